@@ -1,0 +1,1 @@
+"""Drawing observation text as SVG: a viewer can never show what the agent did not see."""

@@ -1,0 +1,1 @@
+"""Reading observation text: one parser per game, the inverse of the game's ``observe``."""

@@ -1,0 +1,7 @@
+"""Games, one file each. To add one: write the file, add its line to ``GAMES``."""
+
+GAMES: dict[str, str] = {
+    "snake": "s3gym.games.snake:SPEC",
+    "trust": "s3gym.games.trust:SPEC",
+}
+"""Name of every built-in game, and where its ``SPEC`` is; loaded when it is used."""

@@ -1,0 +1,1 @@
+"""The promises that games, agents, memories and chat models keep."""

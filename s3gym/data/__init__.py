@@ -1,0 +1,1 @@
+"""Published tables of the S3Gym paper, as package data."""

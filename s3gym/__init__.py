@@ -1,0 +1,1 @@
+"""Does experience make an agent better? s3gym answers by measurement."""

@@ -1,0 +1,1 @@
+"""Metrics of the paper and the statistics beyond it."""

@@ -1,0 +1,1 @@
+"""Conformance checks and fakes, for our tests and for outsiders."""

@@ -63,14 +63,12 @@ class ModelError(ServiceError):
         retry_after: Seconds that the service asked to wait, or ``None``.
     """
 
-    def __init__(
-        self, message: str, *, retryable: bool, retry_after: float | None = None
-    ) -> None:
+    def __init__(self, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
         self.retryable, self.retry_after = retryable, retry_after
         super().__init__(message)
 
 
-class MemoryFailure(ServiceError):  # noqa: N818 - MemoryError is a builtin of another meaning
+class MemoryFailure(ServiceError):
     """A memory backend could not record, consolidate or recall."""
 
 

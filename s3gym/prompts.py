@@ -47,8 +47,10 @@ def answer_line(decision: Decision) -> str:
 def step_lines(step: Step) -> tuple[str, str]:
     """Return a step as the paper's pair: what the environment said, what the agent answered."""
     observation = step.observation
-    heard = f"{observation.feedback}\n{observation.text}" if observation.feedback else (
-        observation.text
+    heard = (
+        f"{observation.feedback}\n{observation.text}"
+        if observation.feedback
+        else (observation.text)
     )
     return f"Env: {heard}", f"LLM: {answer_line(step.decision)}"
 
@@ -80,13 +82,15 @@ def _system(turn: Turn) -> str:
 
 def _now(turn: Turn) -> str:
     observation = turn.observation
-    return f"{observation.feedback}\n\n{observation.text}" if observation.feedback else (
-        observation.text
+    return (
+        f"{observation.feedback}\n\n{observation.text}"
+        if observation.feedback
+        else (observation.text)
     )
 
 
 def _paper(turn: Turn) -> list[Message]:
-    from s3gym.records import Message  # noqa: PLC0415 - records imports this module
+    from s3gym.records import Message
 
     messages = [Message("system", _system(turn))]
     if turn.recollection.text:
@@ -98,13 +102,11 @@ def _paper(turn: Turn) -> list[Message]:
 
 
 def _cached(turn: Turn) -> list[Message]:
-    from s3gym.records import Message  # noqa: PLC0415 - records imports this module
+    from s3gym.records import Message
 
     messages = [Message("system", f"{_system(turn)}\n\n{RULES_HEADER}\n{turn.rules}", stable=True)]
     if turn.recollection.text:
-        messages.append(
-            Message("user", f"{EARLIER_HEADER}\n{turn.recollection.text}", stable=True)
-        )
+        messages.append(Message("user", f"{EARLIER_HEADER}\n{turn.recollection.text}", stable=True))
     for step in turn.trail:
         heard = step.observation
         text = f"{heard.feedback}\n\n{heard.text}" if heard.feedback else heard.text

@@ -115,9 +115,7 @@ class SeedPlan:
     salt: str = ""
     fresh_evaluation_seeds: bool = False
 
-    def episode(
-        self, game: str, repeat: int, phase: Phase, index: int, checkpoint: int = 0
-    ) -> int:
+    def episode(self, game: str, repeat: int, phase: Phase, index: int, checkpoint: int = 0) -> int:
         """Return an episode's seed, 63 bits; the lowest bit is 1 for evaluation.
 
         Args:

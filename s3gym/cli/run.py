@@ -69,7 +69,7 @@ def run_command(
 ) -> None:
     """Run studies: every game x agent x memory x repeat, into a new store."""
     replay = given.pop("replay")
-    config = read_config(study_file, _given(given), overrides)
+    config = read_config(study_file, given_options(given), overrides)
     wiring = wire(config, replay)
     sweep = wiring.sweep
     plans = sweep.plans()
@@ -99,7 +99,7 @@ def extend_command(store: Path, repeats: int, *, quiet: bool, **given: Any) -> N
     _continue(store, repeats, quiet=quiet, given=given)
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
+def given_options(values: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given, under their keys in a study file."""
     keys = {
         "max_usd": "budget.usd",
@@ -173,7 +173,7 @@ def _renamed(given: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
 
     Nothing that is named in a store is ever imported because the store says so.
     """
-    values = _given(given)
+    values = given_options(given)
     for kind in ("agent", "memory", "game"):
         again = set(values.pop(kind, []))
         for origin in recorded[kind]:

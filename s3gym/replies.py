@@ -18,7 +18,7 @@ ANSWER = re.compile(r"\banswer[ \t]*:", re.IGNORECASE)
 SCORE = re.compile(r",?[ \t]*\bscore[ \t]*:", re.IGNORECASE)
 DECORATION = " \t,*`"
 AROUND_NUMBER = "*,`\"'()[]{}<>;"
-PAIRS = ("{}", "<>", '""', "''")
+PAIRS = (("{", "}"), ("<", ">"), ('"', '"'), ("'", "'"))
 END = "END"
 
 

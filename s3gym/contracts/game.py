@@ -10,6 +10,7 @@ from s3gym.records import Phase
 from s3gym.seeds import EpisodeSeeds
 
 State = TypeVar("State")
+State_contra = TypeVar("State_contra", contravariant=True)
 OnInvalid = Literal["noop", "end"]
 
 
@@ -67,17 +68,17 @@ class Game(Protocol[State]):
         ...
 
 
-class Verifier(Protocol[State]):
+class Verifier(Protocol[State_contra]):
     """Values actions and episodes. In the same file as its game, never called by it."""
 
-    def reward(self, before: State, action: str, after: State) -> float:
+    def reward(self, before: State_contra, action: str, after: State_contra) -> float:
         """Return the reward of an accepted action, in game points.
 
         The runner gives refused actions and END a reward of 0.0 itself.
         """
         ...
 
-    def score(self, rewards: Sequence[float], final: State) -> float:
+    def score(self, rewards: Sequence[float], final: State_contra) -> float:
         """Return the score of an episode, in game points."""
         ...
 

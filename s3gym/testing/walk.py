@@ -113,7 +113,7 @@ def walk(
 
 def guesser(rules: str) -> ChooseAction:
     """Return a chooser that tries the words of the rules, alone or with small numbers."""
-    words = sorted(set(WORD.findall(rules)))
+    words: list[str] = sorted(set(WORD.findall(rules)))
     shouted = [word for word in words if word.isupper()]
 
     def choose(text: str, stream: Stream) -> str:

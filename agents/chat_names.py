@@ -1,4 +1,4 @@
-"""Names of chat models on the command line: ``openai:MODEL``, ``anthropic:MODEL``, ``local:PATH``."""
+"""Names of chat models: ``openai:MODEL``, ``anthropic:MODEL``, ``local:PATH.gguf``."""
 
 from collections.abc import Mapping
 from typing import Any

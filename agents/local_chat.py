@@ -1,8 +1,9 @@
-"""A GGUF model in this process, by llama.cpp through the prebuilt ``xllamacpp`` (extra ``local``)."""
+"""A GGUF model in this process: llama.cpp through ``xllamacpp`` (extra ``local``)."""
 
 import threading
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -99,7 +100,9 @@ class LocalChat:
         }
         if seed is not None:
             request["seed"] = seed % SEED_RANGE
-        answer = await anyio.to_thread.run_sync(self._engine.answer, request)
+        answer = await anyio.to_thread.run_sync(
+            self._engine.answer, request, abandon_on_cancel=True
+        )
         try:
             completion = Completion.model_validate(answer)
         except ValidationError as error:
@@ -112,7 +115,7 @@ class LocalChat:
                 f"{self.name} refused the request: {said.get('message', 'no reason given')}",
                 retryable=False,
             )
-        return as_reply(completion, "", self.model)
+        return replace(as_reply(completion, "", ""), model=self.model)
 
     async def aclose(self) -> None:
         """Unload the model; a later call loads it again."""

@@ -172,6 +172,7 @@ class OpenAIChat:
 
 
 def as_reply(answer: "Completion", request_id: str, asked: str) -> Reply:
+    """Return the first choice of a completion as a reply; warn when another model served it."""
     choice = answer.choices[0]
     refusal = choice.message.refusal or ""
     served = answer.model or ""

@@ -30,7 +30,8 @@ class Price(BaseModel):
     input: Dollars = Field(description="prompt tokens")
     output: Dollars = Field(description="new tokens, reasoning included")
     cached_input: Dollars | None = Field(
-        None, description="prompt tokens read from the provider's cache; as input when not given"
+        default=None,
+        description="prompt tokens read from the provider's cache; as input when not given",
     )
 
     def usd(self, usage: Usage) -> float:

@@ -23,6 +23,7 @@ from s3gym.metrics.curve import (
     final_change,
     gain,
     later,
+    mean,
     naba,
     pooled_start,
     signed_area,
@@ -31,6 +32,9 @@ from s3gym.metrics.curve import (
     valid_points,
 )
 from s3gym.metrics.inference import (
+    LEAST_REPEATS_FOR_INTERVAL,
+    LEAST_REPEATS_FOR_P,
+    LEVEL,
     Direction,
     Estimate,
     NullBand,
@@ -54,6 +58,7 @@ from s3gym.metrics.judging import (
     Judging,
     Scale,
     agreement,
+    informedness,
     judge,
     judged_pairs,
     nmae,
@@ -66,6 +71,9 @@ from s3gym.metrics.judging import (
 )
 
 __all__ = [
+    "LEAST_REPEATS_FOR_INTERVAL",
+    "LEAST_REPEATS_FOR_P",
+    "LEVEL",
     "Bin",
     "Block",
     "Coupling",
@@ -87,11 +95,13 @@ __all__ = [
     "estimate",
     "final_change",
     "gain",
+    "informedness",
     "is_flat",
     "judge",
     "judged_pairs",
     "later",
     "least_p",
+    "mean",
     "minimum_detectable_effect",
     "naba",
     "nmae",

@@ -235,21 +235,21 @@ def verdict(found: Estimate, arm: str, control: str = "none", unit: str = "point
     """Return one sentence that says what the repeats show, and no more than that."""
     if found.n == 0 or found.mean is None:
         return f"no repeat has both {arm} and {control}: nothing to compare"
-    seen = f"{found.mean:+.3g} {unit} for {arm} against {control}"
+    seen = f"{found.mean:+.3g} {unit}"
     if found.n < LEAST_REPEATS_FOR_INTERVAL:
         extent = "one run cannot tell" if found.n == 1 else "one run cannot tell, nor can two"
-        return f"{extent} ({seen})"
+        return f"{extent} whether {arm} beats {control} ({seen} seen)"
     if found.low is None or found.high is None:
         if found.mean == 0:
-            return f"no difference in any of {found.n} repeats"
+            return f"{arm} and {control} do not differ in any of {found.n} repeats"
         if found.direction == "unclear":
-            return f"too few repeats: all {found.n} give {seen}, which says nothing of the spread"
-        return f"{arm} is {found.direction} than {control}: {seen} in all {found.n} repeats"
+            return f"too few repeats: {arm} and {control} differ by {seen} in all {found.n}"
+        return f"{arm} is {found.direction} than {control} by {seen} in all {found.n} repeats"
     extent = f"95 % interval {found.low:+.3g} to {found.high:+.3g}, {found.n} repeats"
     if found.direction == "unclear":
         reach = f"; {found.detectable:.3g} would be found in 4 of 5 such runs"
-        return f"cannot tell: {seen} ({extent}{reach})"
-    return f"{arm} is {found.direction} than {control}: {seen} ({extent})"
+        return f"cannot tell whether {arm} beats {control}: {seen} ({extent}{reach})"
+    return f"{arm} is {found.direction} than {control} by {seen} ({extent})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,6 +111,18 @@ def under_confidence(pairs: Sequence[Pair]) -> float | None:
     return _share(r > 0 >= s for s, r in pairs)
 
 
+def informedness(pairs: Sequence[Pair]) -> float | None:
+    """Return P(s > 0 | r > 0) - P(s > 0 | r <= 0), in [-1, 1]: Youden's J.
+
+    0 is what any self-score unrelated to the reward reaches, however rare rewards are; agreement
+    is high there for an agent that never expects one. ``None`` when rewards are all above 0 or
+    all not.
+    """
+    hits = _share(s > 0 for s, r in pairs if r > 0)
+    alarms = _share(s > 0 for s, r in pairs if r <= 0)
+    return None if hits is None or alarms is None else hits - alarms
+
+
 def scale_of(pairs: Sequence[Pair]) -> Scale | None:
     """Return the extremes of a pool of pairs, the paper's "per game"; ``None`` of nothing."""
     if not pairs:

@@ -127,7 +127,8 @@ class Group:
 
     def line(self) -> str:
         """Return the group in the words that agents look for."""
-        return f"{self.label} (mean self-scored outcome {number(self.mean)} over {self.count} episodes)"
+        mean = number(self.mean)
+        return f"{self.label} (mean self-scored outcome {mean} over {self.count} episodes)"
 
 
 def groups(digests: Iterable[Digest]) -> list[Group]:

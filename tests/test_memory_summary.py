@@ -6,14 +6,9 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from s3gym.memory._operations import Book, Operation, apply_operations, read_operations
 from s3gym.memory._tips import MAX_TIPS, Tips, read_tips
-from s3gym.memory.insights import (
-    Book,
-    InsightsMemory,
-    Operation,
-    apply_operations,
-    read_operations,
-)
+from s3gym.memory.insights import InsightsMemory
 from s3gym.memory.summary import SummaryMemory
 
 from s3gym.contracts.chat import Reply
@@ -127,7 +122,7 @@ def test_one_megabyte_of_tips_is_bounded_and_the_cut_is_named() -> None:
     [
         "Sure!\n```json\n" + GOOD + "\n```",
         "Retain:\n- keep left\nAvoid:\n* walls\n**Next**\n1. try right",
-        "## Retain\n- keep left\n\n### What to avoid\n### Avoid:\n- walls\nNext steps:\n- try right",
+        "## Retain\n- keep left\n\n### Avoid:\n- walls\nNext steps:\n- try right",
     ],
 )
 def test_tips_are_read_from_what_models_really_write(reply: str) -> None:

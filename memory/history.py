@@ -15,8 +15,9 @@ Source: S3Gym paper, direct layout; cuts other than ``tail`` are ours.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import fsum, inf
 from typing import Literal, get_args
+
+from s3gym.memory._outcomes import mean_self_score
 
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
@@ -28,20 +29,6 @@ from s3gym.tokens import token_counter
 Cut = Literal["tail", "head", "whole"]
 Order = Literal["time", "best"]
 LINE_END, EPISODE_END = "\n", "\n\n"
-
-
-def mean_self_score(episode: Episode) -> float:
-    """Return the mean self-score of an episode's steps, in game points.
-
-    Steps without a self-score and END steps are left out; ``-inf`` when none is left, so that
-    an episode that was never judged ranks last instead of counting as 0.
-    """
-    judged = [
-        step.decision.self_score
-        for step in episode.steps
-        if step.decision.self_score is not None and step.decision.status != "end"
-    ]
-    return fsum(judged) / len(judged) if judged else -inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ Building an error does nothing but build it.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TypeVar
+
+E = TypeVar("E", bound="S3GymError")
 
 
 class S3GymError(Exception):
@@ -94,3 +97,11 @@ class PluginError(S3GymError):
 
 class ProtocolBreachError(S3GymError):
     """The benchmark broke its own rules; never caught."""
+
+
+def first_of(group: BaseExceptionGroup[E]) -> E:
+    """Return the first error of a task group's exception group, however deep it lies."""
+    error: E | BaseExceptionGroup[E] = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

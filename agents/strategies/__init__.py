@@ -4,6 +4,8 @@ They read the observation *text* as a model would and know the printed rules alo
 """
 
 PLAYBOOKS: dict[str, str] = {
+    "minesweeper": "s3gym.agents.strategies.minesweeper:PLAYBOOK",
+    "nullify": "s3gym.agents.strategies.nullify:PLAYBOOK",
     "snake": "s3gym.agents.strategies.snake:PLAYBOOK",
     "trust": "s3gym.agents.strategies.trust:PLAYBOOK",
 }

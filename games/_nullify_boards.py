@@ -23,7 +23,6 @@ from s3gym.games._nullify_units import (
     combine,
     floor,
 )
-
 from s3gym.seeds import EpisodeSeeds, Stream
 
 ADDENDS = tuple(v for v in range(-10, 11) if v)

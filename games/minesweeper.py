@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import Field
-from s3gym.games._minesweeper_board import CELLS, SIZE, count_neighbours, flood, move_mine, show
-from s3gym.games._spec import InvalidAction, StandardSpec, on_invalid, plain, refusal
 
 from s3gym.contracts.game import Anchors, Clock, Options, Setup, Transition
 from s3gym.errors import InvalidActionError
+from s3gym.games._minesweeper_board import CELLS, SIZE, count_neighbours, flood, move_mine, show
+from s3gym.games._spec import InvalidAction, StandardSpec, on_invalid, plain, refusal
 from s3gym.records import Phase
 from s3gym.seeds import EpisodeSeeds
 

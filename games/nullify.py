@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from pydantic import Field
-from s3gym.games._nullify_boards import construct, deal
-from s3gym.games._nullify_units import DIGITS, LARGEST, ZERO, Unit, combine, show
-from s3gym.games._spec import InvalidAction, StandardSpec, on_invalid, plain, refusal
 
 from s3gym.contracts.game import Anchors, Clock, Options, Setup, Transition
 from s3gym.errors import InvalidActionError
+from s3gym.games._nullify_boards import construct, deal
+from s3gym.games._nullify_units import DIGITS, LARGEST, ZERO, Unit, combine, show
+from s3gym.games._spec import InvalidAction, StandardSpec, on_invalid, plain, refusal
 from s3gym.records import Phase
 from s3gym.seeds import EpisodeSeeds
 

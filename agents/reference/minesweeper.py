@@ -11,7 +11,6 @@ from s3gym.agents.reading.minesweeper import FLAGGED, UNKNOWN, MinesweeperView, 
 from s3gym.agents.reference._mine_risks import mine_risks
 from s3gym.agents.strategies.minesweeper import STOP, flag, uncover
 from s3gym.agents.strategies.playbook import Move
-
 from s3gym.records import Turn
 from s3gym.seeds import Stream
 

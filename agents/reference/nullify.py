@@ -12,7 +12,6 @@ from s3gym.agents.reading.nullify import read
 from s3gym.agents.reference._nullify_search import Pair, find_plan
 from s3gym.agents.strategies.nullify import follow, move, vanishing_first
 from s3gym.agents.strategies.playbook import Move
-
 from s3gym.records import Turn
 from s3gym.seeds import Stream
 

@@ -6,7 +6,6 @@ the number of mines, uncovering gives something only when it may win the game at
 
 from s3gym.agents.reading.minesweeper import FLAGGED, MINE, UNKNOWN, MinesweeperView, read
 from s3gym.agents.strategies.playbook import Chooser, Move, Playbook
-
 from s3gym.records import Turn
 from s3gym.seeds import Stream
 

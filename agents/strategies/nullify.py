@@ -10,7 +10,6 @@ from functools import lru_cache
 from s3gym.agents.reading.nullify import Operator, Unit, read
 from s3gym.agents.strategies._nullify_pairs import combine, legal_pairs, play
 from s3gym.agents.strategies.playbook import Chooser, Move, Playbook
-
 from s3gym.records import Turn
 from s3gym.seeds import Stream
 

@@ -13,7 +13,8 @@ from itertools import combinations
 from s3gym.agents.reading.nullify import Operator, Unit
 from s3gym.agents.strategies._nullify_pairs import ZERO, cancel, combine, operate, play
 
-MAX_NODES = 3_000
+MAX_NODES = 1_500
+"""Positions of one search: 0.85 of evaluation boards are won; 3,000 win 0.88 in twice the time."""
 Numbers = tuple[float, ...]
 Operators = tuple[Operator, ...]
 Pair = tuple[int, int]

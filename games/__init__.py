@@ -1,6 +1,8 @@
 """Games, one file each. To add one: write the file, add its line to ``GAMES``."""
 
 GAMES: dict[str, str] = {
+    "minesweeper": "s3gym.games.minesweeper:SPEC",
+    "nullify": "s3gym.games.nullify:SPEC",
     "snake": "s3gym.games.snake:SPEC",
     "trust": "s3gym.games.trust:SPEC",
 }

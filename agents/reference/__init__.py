@@ -11,6 +11,8 @@ from s3gym.records import Turn
 from s3gym.seeds import Stream
 
 REFERENCE_PLAYERS: dict[str, str] = {
+    "minesweeper": "s3gym.agents.reference.minesweeper",
+    "nullify": "s3gym.agents.reference.nullify",
     "snake": "s3gym.agents.reference.snake",
     "trust": "s3gym.agents.reference.trust",
 }

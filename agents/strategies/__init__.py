@@ -9,6 +9,8 @@ from s3gym.agents.strategies.playbook import Playbook
 from s3gym.errors import ConfigError
 
 PLAYBOOKS: dict[str, str] = {
+    "minesweeper": "s3gym.agents.strategies.minesweeper:PLAYBOOK",
+    "nullify": "s3gym.agents.strategies.nullify:PLAYBOOK",
     "snake": "s3gym.agents.strategies.snake:PLAYBOOK",
     "trust": "s3gym.agents.strategies.trust:PLAYBOOK",
 }

@@ -11,7 +11,9 @@ from s3gym.records import Turn
 from s3gym.seeds import Stream
 
 REFERENCE_PLAYERS: dict[str, str] = {
+    "pvz": "s3gym.agents.reference.pvz",
     "snake": "s3gym.agents.reference.snake",
+    "tetris": "s3gym.agents.reference.tetris",
     "trust": "s3gym.agents.reference.trust",
 }
 """Game -> module with ``choose(turn, stream) -> Move``."""

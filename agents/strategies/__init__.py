@@ -4,7 +4,9 @@ They read the observation *text* as a model would and know the printed rules alo
 """
 
 PLAYBOOKS: dict[str, str] = {
+    "pvz": "s3gym.agents.strategies.pvz:PLAYBOOK",
     "snake": "s3gym.agents.strategies.snake:PLAYBOOK",
+    "tetris": "s3gym.agents.strategies.tetris:PLAYBOOK",
     "trust": "s3gym.agents.strategies.trust:PLAYBOOK",
 }
 """Game -> where its ``Playbook`` is; loaded when it is used."""

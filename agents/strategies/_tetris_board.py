@@ -187,3 +187,13 @@ def best_worth(board: int, block: tuple[Rows, ...], size: Size, default: float) 
         )
         best = max(best, value)
     return best
+
+
+def cleared_by(view: TetrisView, column: int, angle: int) -> int:
+    """Return the rows that an action will remove; 0 for one that is refused or ends the game."""
+    board, size = board_of(view)
+    rows = view.block[ANGLES.index(angle)] if view.block else ()
+    for pose in poses((rows,), size) if rows else ():
+        if pose.column == column and not board & pose.bits:
+            return drop(board, pose, size, free_rows(board, size))[1]
+    return 0

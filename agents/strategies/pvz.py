@@ -18,12 +18,20 @@ def wait(turn: Turn, stream: Stream) -> Move:
 
 def sunflowers(turn: Turn, stream: Stream) -> Move:
     """Put a sunflower on every cell that the sun pays for, column by column from the left."""
-    return _filled(turn, SUNFLOWER)
+    garden = Garden(read(turn.observation.text))
+    for cell in sorted(garden.free_cells(), key=lambda cell: (cell[1], cell[0])):
+        garden.plant(SUNFLOWER, cell)
+    return garden.move()
 
 
 def peashooters(turn: Turn, stream: Stream) -> Move:
-    """Put a peashooter on every cell that the sun pays for, column by column from the left."""
-    return _filled(turn, PEASHOOTER)
+    """Put peashooters, from the left, into the lane with most zombies per peashooter."""
+    garden = Garden(read(turn.observation.text))
+    for cell in sorted(garden.free_cells(), key=lambda cell: cell[1]):
+        row = min(range(garden.view.rows), key=lambda lane: _strength(garden, lane))
+        if cell[0] == row:
+            garden.plant(PEASHOOTER, cell)
+    return garden.move()
 
 
 def random_plant(turn: Turn, stream: Stream) -> Move:
@@ -41,11 +49,10 @@ def outcome(text: str) -> float:
     return float(read(text).survived)
 
 
-def _filled(turn: Turn, letter: str) -> Move:
-    garden = Garden(read(turn.observation.text))
-    for cell in sorted(garden.free_cells(), key=lambda cell: (cell[1], cell[0])):
-        garden.plant(letter, cell)
-    return garden.move()
+def _strength(garden: Garden, row: int) -> int:
+    """Return how many peashooters a lane has beyond its zombies."""
+    plants = [plant for plant in garden.plants.values() if plant.row == row]
+    return sum(plant.letter == PEASHOOTER for plant in plants) - len(garden.lane(row))
 
 
 PLAYBOOK = Playbook(

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from s3gym.agents.strategies.playbook import Chooser, Move
-
 from s3gym.contracts.game import Clock, GameSpec, Options, Transition
 from s3gym.errors import InvalidActionError
 from s3gym.records import Decision, Observation, Phase, Step, Turn

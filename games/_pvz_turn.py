@@ -24,7 +24,6 @@ from s3gym.games._pvz_units import (
     Zombie,
 )
 from s3gym.games._spec import BLANKS
-
 from s3gym.text import shorten
 
 TorchRule = Literal["shooter_row", "target_row"]

@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field as Described
+
+from s3gym.contracts import game as contract
+from s3gym.contracts.game import Anchors, Clock, Setup, Transition
 from s3gym.games._pvz_turn import Field, TorchRule, bloom, burn, march, place, shoot
 from s3gym.games._pvz_units import (
     CHILI,
@@ -41,9 +44,6 @@ from s3gym.games._pvz_units import (
     wave_size,
 )
 from s3gym.games._spec import StandardSpec
-
-from s3gym.contracts import game as contract
-from s3gym.contracts.game import Anchors, Clock, Setup, Transition
 from s3gym.records import Phase
 from s3gym.seeds import EpisodeSeeds
 

@@ -19,12 +19,12 @@ from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field
-from s3gym.games._spec import InvalidAction, StandardSpec, on_invalid, refusal
-from s3gym.games._tetris_blocks import ANGLES, NAMES, Rotation, panel, rotations
 
 from s3gym.contracts import game as contract
 from s3gym.contracts.game import Anchors, Clock, Setup, Transition
 from s3gym.errors import InvalidActionError
+from s3gym.games._spec import InvalidAction, StandardSpec, on_invalid, refusal
+from s3gym.games._tetris_blocks import ANGLES, NAMES, Rotation, panel, rotations
 from s3gym.records import Phase
 from s3gym.seeds import EpisodeSeeds
 

@@ -9,7 +9,6 @@ Source: games.md 6.G.
 from s3gym.agents.reading.pvz import Unit, read
 from s3gym.agents.strategies._pvz_garden import ATTACKS, CHILI, SUNFLOWER, WALLNUT, Garden
 from s3gym.agents.strategies.playbook import Move
-
 from s3gym.records import Turn
 from s3gym.seeds import Stream
 

@@ -6,7 +6,6 @@ A self-score is exact by the rules: 1 for a turn that will be survived, 0 for th
 from s3gym.agents.reading.pvz import read
 from s3gym.agents.strategies._pvz_garden import COSTS, PEASHOOTER, SUNFLOWER, Garden
 from s3gym.agents.strategies.playbook import Move, Playbook
-
 from s3gym.records import Turn
 from s3gym.seeds import Stream
 

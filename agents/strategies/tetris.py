@@ -16,7 +16,6 @@ from s3gym.agents.strategies._tetris_board import (
     worth,
 )
 from s3gym.agents.strategies.playbook import Move, Playbook
-
 from s3gym.records import Turn
 from s3gym.seeds import Stream
 

@@ -11,7 +11,9 @@ from s3gym.errors import ConfigError
 PLAYBOOKS: dict[str, str] = {
     "minesweeper": "s3gym.agents.strategies.minesweeper:PLAYBOOK",
     "nullify": "s3gym.agents.strategies.nullify:PLAYBOOK",
+    "pvz": "s3gym.agents.strategies.pvz:PLAYBOOK",
     "snake": "s3gym.agents.strategies.snake:PLAYBOOK",
+    "tetris": "s3gym.agents.strategies.tetris:PLAYBOOK",
     "trust": "s3gym.agents.strategies.trust:PLAYBOOK",
 }
 """Game -> where its ``Playbook`` is; loaded when it is used."""

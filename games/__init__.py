@@ -1,6 +1,7 @@
 """Games, one file each. To add one: write the file, add its line to ``GAMES``."""
 
 GAMES: dict[str, str] = {
+    "chess": "s3gym.games.chess:SPEC",
     "snake": "s3gym.games.snake:SPEC",
     "trust": "s3gym.games.trust:SPEC",
 }

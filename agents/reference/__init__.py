@@ -11,6 +11,7 @@ from s3gym.records import Turn
 from s3gym.seeds import Stream
 
 REFERENCE_PLAYERS: dict[str, str] = {
+    "chess": "s3gym.agents.reference.chess",
     "snake": "s3gym.agents.reference.snake",
     "trust": "s3gym.agents.reference.trust",
 }

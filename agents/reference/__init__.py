@@ -14,6 +14,7 @@ REFERENCE_PLAYERS: dict[str, str] = {
     "minesweeper": "s3gym.agents.reference.minesweeper",
     "nullify": "s3gym.agents.reference.nullify",
     "pvz": "s3gym.agents.reference.pvz",
+    "chess": "s3gym.agents.reference.chess",
     "snake": "s3gym.agents.reference.snake",
     "tetris": "s3gym.agents.reference.tetris",
     "trust": "s3gym.agents.reference.trust",

@@ -29,7 +29,7 @@ RecallFunction = Callable[[Cue], Awaitable[Recalled] | Recalled]
 
 async def _called(function: Callable[..., Awaitable[T] | T], argument: object) -> T:
     """Await a coroutine function, run any other in a worker thread."""
-    if iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None)):
+    if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
         found = function(argument)
     else:
         found = await anyio.to_thread.run_sync(partial(function, argument))

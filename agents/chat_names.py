@@ -6,7 +6,6 @@ from typing import Any
 from s3gym.agents.anthropic_chat import AnthropicChat
 from s3gym.agents.local_chat import LocalChat
 from s3gym.agents.openai_chat import OpenAIChat
-
 from s3gym.errors import ConfigError
 
 CHAT_PREFIXES = ("openai", "anthropic", "local")

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import anyio
 from pydantic import BaseModel, ValidationError
+
 from s3gym.agents.connection import shown_arguments
 from s3gym.agents.openai_chat import Completion, as_reply
-
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, MissingExtraError, ModelError
 from s3gym.records import Message

@@ -1,14 +1,15 @@
 """The official Anthropic SDK against a real server on loopback, fault by fault."""
 
+import logging
 import traceback
 from collections.abc import Iterator
 
 import anyio
 import pytest
 from model_server import ModelServer, Served
+
 from s3gym.agents.answers import JsonAnswer
 from s3gym.agents.anthropic_chat import AnthropicChat, anthropic_messages
-
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import Message, Usage
@@ -194,7 +195,10 @@ async def test_slow_bytes_end_at_the_deadline(server: ModelServer) -> None:
     assert deadline.cancelled_caught
 
 
-async def test_the_key_reaches_the_server_and_nothing_else(server: ModelServer) -> None:
+async def test_the_key_reaches_the_server_and_nothing_else(
+    server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
     model = server.script([Served(status=401, message=f"invalid x-api-key {KEY}")])
     chat = AnthropicChat(model, base_url=server.url)
     with pytest.raises(ModelError) as caught:
@@ -202,6 +206,7 @@ async def test_the_key_reaches_the_server_and_nothing_else(server: ModelServer) 
     await chat.aclose()
     assert KEY in str(server.requests(model)[0].headers)
     shown = "".join(traceback.format_exception(caught.value)) + repr(chat) + chat.name
+    assert KEY not in caplog.text
     assert KEY not in shown + repr(caught.value.args) + repr(vars(caught.value))
     assert "invalid x-api-key [key]" in shown
     assert caught.value.__context__ is None

@@ -5,12 +5,12 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+
 from s3gym.agents.anthropic_chat import AnthropicChat
 from s3gym.agents.chat_names import chat_model, is_chat_name
 from s3gym.agents.local_chat import LocalChat
 from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.agents.replay_chat import ReplayChat
-
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import Message

@@ -202,7 +202,7 @@ def _json_object(text: str) -> dict[str, object] | None:
 
 
 CONTRACTS: dict[str, type[AnswerScore] | type[JsonContract]] = {
-    "answer": AnswerScore,
+    "line": AnswerScore,
     "json": JsonContract,
 }
 """Command-line name of every response contract."""

@@ -5,8 +5,8 @@ from copy import copy
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from s3gym.agents.connection import Connection, shown_arguments, with_hint
 
+from s3gym.agents.connection import Connection, shown_arguments, with_hint
 from s3gym.contracts.chat import Finish, Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import Message, Usage

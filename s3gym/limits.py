@@ -12,6 +12,7 @@ from typing import TypeVar
 import anyio
 import stamina
 
+from s3gym.budget import Budget
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.errors import ConfigError, ModelError
 
@@ -252,14 +253,37 @@ class Rate:
 
 
 class Limits:
-    """The limits of all endpoints of a run; chats with one endpoint share them.
+    """The limits of all endpoints of a run, and its budget; what a study's broker calls.
 
-    A chat model may say with ``most_concurrent`` how many calls it bears at once.
+    Chats with one endpoint share its limits. A chat model may say with ``most_concurrent`` how
+    many calls it bears at once.
+
+    Args:
+        settings: What holds for every endpoint.
+        budget: Checked before every attempt, charged with every reply.
     """
 
-    def __init__(self, settings: LimitSettings | None = None) -> None:
+    def __init__(self, settings: LimitSettings | None = None, budget: Budget | None = None) -> None:
         self.settings = settings or LimitSettings()
+        self.budget = budget or Budget()
         self._endpoints: dict[str, EndpointLimits] = {}
+
+    async def call(self, chat: ChatModel, send: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Send a request when limits and budget allow it, again where it fails in passing.
+
+        Raises:
+            ModelError: The endpoint refused for good, or stayed down until the deadline.
+            BudgetExhaustedError: A cap is reached; nothing was sent.
+            ConfigError: There is a cap of money and the model's price is not known.
+        """
+
+        async def within_budget() -> Reply:
+            self.budget.check(chat)
+            return await send()
+
+        reply = await self.of(chat).call(within_budget)
+        self.budget.charge(chat, reply)
+        return reply
 
     def of(self, chat: ChatModel) -> EndpointLimits:
         """Return the limits of a chat model's endpoint."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import anyio
 import pytest
 from model_server import ModelServer, Served
+
 from s3gym.agents.answers import JsonAnswer
 from s3gym.agents.anthropic_chat import AnthropicChat, anthropic_messages
-
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import Message, Usage

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import anyio
 import pytest
 from model_server import ModelServer, Served
-from s3gym.agents.openai_chat import OpenAIChat
 
+from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import Message, Usage

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import anyio
 import pytest
 from model_server import ModelServer, Served, by_hash, unsteady
+
 from s3gym.agents.anthropic_chat import AnthropicChat
 from s3gym.agents.openai_chat import OpenAIChat
-
 from s3gym.contracts.chat import ChatModel
 from s3gym.errors import ModelError
 from s3gym.limits import EndpointLimits, LimitSettings

@@ -17,11 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from s3gym.memory._outcomes import mean_self_score
-
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError
+from s3gym.memory._outcomes import mean_self_score
 from s3gym.prompts import closing_line, step_lines
 from s3gym.records import Cue, Episode, Recollection, Step
 from s3gym.tokens import token_counter

@@ -10,6 +10,10 @@ Source: ours; the paper has no such pathway.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from s3gym import calls
+from s3gym.contracts.chat import ChatModel, TokenCounter
+from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
+from s3gym.errors import ConfigError, ModelError, ResponseFormatError
 from s3gym.memory._fitting import fit_blocks
 from s3gym.memory._operations import (
     Book,
@@ -20,11 +24,6 @@ from s3gym.memory._operations import (
 )
 from s3gym.memory._outcomes import Digest, digest
 from s3gym.memory.history import HistoryMemory
-
-from s3gym import calls
-from s3gym.contracts.chat import ChatModel, TokenCounter
-from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
-from s3gym.errors import ConfigError, ModelError, ResponseFormatError
 from s3gym.records import Cue, Episode, Message, Observation, Recollection
 from s3gym.text import shorten
 from s3gym.tokens import token_counter

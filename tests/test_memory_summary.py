@@ -6,13 +6,13 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from s3gym.contracts.chat import Reply
+from s3gym.errors import BudgetExhaustedError, ConfigError, ModelError, ResponseFormatError
 from s3gym.memory._operations import Book, Operation, apply_operations, read_operations
 from s3gym.memory._tips import MAX_TIPS, Tips, read_tips
 from s3gym.memory.insights import InsightsMemory
 from s3gym.memory.summary import SummaryMemory
-
-from s3gym.contracts.chat import Reply
-from s3gym.errors import BudgetExhaustedError, ConfigError, ModelError, ResponseFormatError
 from s3gym.testing.episodes import make_cue, make_episode
 from s3gym.testing.fakes import Request, ScriptedChat
 from s3gym.tokens import token_counter

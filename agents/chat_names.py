@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
-from s3gym.agents.answers import CONTRACTS
 from s3gym.agents.anthropic_chat import AnthropicChat
 from s3gym.agents.local_chat import LocalChat
-from s3gym.agents.model import ModelAgent
 from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.errors import ConfigError
-from s3gym.records import Layout
 
 CHAT_PREFIXES = ("openai", "anthropic", "local")
 
@@ -50,39 +47,6 @@ def chat_model(
     if not offline:
         chat.check_key()
     return chat
-
-
-def model_agent(
-    name: str,
-    base_url: str | None = None,
-    api_key_env: str | None = None,
-    *,
-    settings: Mapping[str, Any] | None = None,
-    contract: str = "line",
-    layout: Layout = "paper",
-    reask: int = 0,
-    offline: bool = False,
-) -> ModelAgent:
-    """Return the agent that plays with the chat model of a name.
-
-    Args:
-        name: See ``chat_model``.
-        base_url: See ``chat_model``.
-        api_key_env: See ``chat_model``.
-        settings: See ``chat_model``.
-        contract: ``"line"`` for the paper's answer line, ``"json"`` for structured output.
-        layout: Order of the prompt.
-        reask: How often a faulty reply is asked for again.
-        offline: See ``chat_model``.
-
-    Raises:
-        ConfigError: A name, an argument or the key is missing or does not fit.
-    """
-    if contract not in CONTRACTS:
-        known = " or ".join(map(repr, CONTRACTS))
-        raise ConfigError(f"expected the response contract {known}, got {contract!r}")
-    chat = chat_model(name, base_url, api_key_env, settings=settings, offline=offline)
-    return ModelAgent(chat, CONTRACTS[contract](), layout, reask)
 
 
 CLASSES: dict[str, type[OpenAIChat] | type[AnthropicChat] | type[LocalChat]] = {

@@ -12,9 +12,8 @@ from typing import TypeVar
 import anyio
 import stamina
 
-from s3gym.budget import Budget
 from s3gym.contracts.chat import ChatModel, Reply
-from s3gym.errors import BudgetExhaustedError, ConfigError, ModelError
+from s3gym.errors import ConfigError, ModelError
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -253,59 +252,14 @@ class Rate:
 
 
 class Limits:
-    """The limits of all endpoints of a run, and its budget; what a study's broker calls.
+    """The limits of all endpoints of a run; chats with one endpoint share them.
 
-    Chats with one endpoint share its limits. A chat model may say with ``most_concurrent`` how
-    many calls it bears at once.
-
-    Args:
-        settings: What holds for every endpoint.
-        budget: Checked before every attempt, charged with every reply.
+    A chat model may say with ``most_concurrent`` how many calls it bears at once.
     """
 
-    def __init__(self, settings: LimitSettings | None = None, budget: Budget | None = None) -> None:
+    def __init__(self, settings: LimitSettings | None = None) -> None:
         self.settings = settings or LimitSettings()
-        self.budget = budget or Budget()
         self._endpoints: dict[str, EndpointLimits] = {}
-        self._under_way = 0
-        self._all_back: anyio.Event | None = None
-
-    async def call(self, chat: ChatModel, send: Callable[[], Awaitable[Reply]]) -> Reply:
-        """Send a request when limits and budget allow it, again where it fails in passing.
-
-        When the budget is used up, the calls that are under way come back first, so that stopping
-        the run throws away nothing that was paid for.
-
-        Raises:
-            ModelError: The endpoint refused for good, or stayed down until the deadline.
-            BudgetExhaustedError: A cap is reached; nothing was sent.
-            ConfigError: There is a cap of money and the model's price is not known.
-        """
-
-        async def within_budget() -> Reply:
-            try:
-                self.budget.check(chat)
-            except BudgetExhaustedError:
-                await self._others()
-                raise
-            self._under_way += 1
-            try:
-                return await send()
-            finally:
-                self._under_way -= 1
-                if not self._under_way and self._all_back is not None:
-                    self._all_back.set()
-                    self._all_back = None
-
-        reply = await self.of(chat).call(within_budget)
-        self.budget.charge(chat, reply)
-        return reply
-
-    async def _others(self) -> None:
-        """Wait until no call is under way."""
-        while self._under_way:
-            self._all_back = self._all_back or anyio.Event()
-            await self._all_back.wait()
 
     def of(self, chat: ChatModel) -> EndpointLimits:
         """Return the limits of a chat model's endpoint."""

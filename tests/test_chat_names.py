@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from s3gym.agents.anthropic_chat import AnthropicChat
-from s3gym.agents.chat_names import chat_model, is_chat_name, model_agent
+from s3gym.agents.chat_names import chat_model, is_chat_name
 from s3gym.agents.local_chat import LocalChat
 from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.agents.replay_chat import ReplayChat
@@ -78,13 +78,6 @@ def test_unknown_settings_are_named() -> None:
         ConfigError, match=r"openai:gpt-5 takes no setting 'heat'; it takes .*effort"
     ):
         chat_model("openai:gpt-5", settings={"heat": 1})
-
-
-def test_an_agent_is_made_of_a_name_and_its_options() -> None:
-    agent = model_agent("openai:gpt-5", contract="json", layout="cached", reask=1)
-    assert repr(agent) == ("ModelAgent('openai:gpt-5 schema=JsonAnswer', layout='cached', reask=1)")
-    with pytest.raises(ConfigError, match="contract 'line' or 'json', got 'yaml'"):
-        model_agent("openai:gpt-5", contract="yaml")
 
 
 def test_a_local_model_takes_no_address(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import pytest
 from model_server import FAULTS, ModelServer, Served, by_hash, unsteady
 from studies import plan, run_plans
 
-from s3gym.agents.chat_names import model_agent
 from s3gym.agents.model import ModelAgent
 from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.agents.replay_chat import ReplayChat
@@ -24,6 +23,7 @@ from s3gym.budget import Budget, Price
 from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError
 from s3gym.limits import Limits, LimitSettings
+from s3gym.meter import Meter
 from s3gym.records import Usage
 from s3gym.schedule import Schedule
 from s3gym.store import file
@@ -67,9 +67,9 @@ def agent_at(server: ModelServer, model: str) -> ModelAgent:
     return ModelAgent(OpenAIChat(model, base_url=server.openai_url))
 
 
-async def play(store: Path, agent: Any, schedule: Schedule, limits: Limits | None = None) -> None:
+async def play(store: Path, agent: Any, schedule: Schedule, limits: Meter | None = None) -> None:
     outcome = await run_plans(
-        store, [plan("trust", agent, schedule=schedule)], limits or Limits(QUICK)
+        store, [plan("trust", agent, schedule=schedule)], limits or Meter(Limits(QUICK))
     )
     assert not outcome.failed
     assert not outcome.paused
@@ -141,7 +141,7 @@ async def test_recorded_tokens_equal_what_the_server_counted(
     model = server.script(by_prompt)
     chat = OpenAIChat(model, base_url=server.openai_url)
     chat.name = "openai:counted"
-    await play(tmp_path / "a.db", ModelAgent(chat), SMALL, Limits(QUICK, budget))
+    await play(tmp_path / "a.db", ModelAgent(chat), SMALL, Meter(Limits(QUICK), budget))
     await chat.aclose()
     log = server.requests(model)
     counted = (
@@ -162,7 +162,7 @@ async def test_a_budget_stops_a_study_between_calls_and_it_can_go_on(
     model = server.script(by_prompt)
     agent, store = agent_at(server, model), tmp_path / "a.db"
     with pytest.raises(BudgetExhaustedError, match="max_tokens is used up"):
-        await play(store, agent, SMALL, Limits(QUICK, Budget(max_tokens=2000)))
+        await play(store, agent, SMALL, Meter(Limits(QUICK), Budget(max_tokens=2000)))
     first = len(server.requests(model))
     await play(store, agent, SMALL)
     await agent.aclose()
@@ -176,8 +176,8 @@ async def test_a_key_is_in_no_store_and_no_log(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     denied = Served(status=401, message=f"wrong key {KEY}")
-    agent = agent_at(server, server.script([Served(), denied]))
-    await run_plans(tmp_path / "a.db", [plan("trust", agent, schedule=SMALL)], Limits(QUICK))
+    agent = agent_at(server, server.script(lambda body: denied))
+    await run_plans(tmp_path / "a.db", [plan("trust", agent, schedule=SMALL)], Meter(Limits(QUICK)))
     await agent.aclose()
     written = (tmp_path / "a.db").read_bytes()
     assert b"wrong key [key]" in written
@@ -226,11 +226,13 @@ import anyio
 sys.path.insert(0, {tests!r})
 from studies import plan, run_plans
 from test_study_models import NARROW, SMALL
-from s3gym.agents.chat_names import model_agent
+from s3gym.agents.chat_names import chat_model
+from s3gym.agents.model import ModelAgent
 from s3gym.limits import Limits
-agent = model_agent("openai:trusted", {url!r})
+from s3gym.meter import Meter
+agent = ModelAgent(chat_model("openai:trusted", {url!r}))
 plans = [plan("trust", agent, schedule=SMALL, repeat=repeat) for repeat in range(8)]
-anyio.run(run_plans, Path({store!r}), plans, Limits(NARROW))
+anyio.run(run_plans, Path({store!r}), plans, Meter(Limits(NARROW)))
 """
 
 
@@ -271,4 +273,3 @@ def kill_midway(worker: str, log: Path) -> int:
 
 def test_the_faults_of_the_server_are_all_on_the_way() -> None:
     assert all(fault.status != 200 or fault.fault for fault in FAULTS)
-    assert model_agent("openai:x", "http://localhost:1/v1").name == "openai:x"

@@ -7,6 +7,9 @@ Building an error does nothing but build it.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TypeVar
+
+E = TypeVar("E", bound="S3GymError")
 
 
 class S3GymError(Exception):
@@ -61,10 +64,18 @@ class ModelError(ServiceError):
     Attributes:
         retryable: Whether the same request may succeed later.
         retry_after: Seconds that the service asked to wait, or ``None``.
+        status: HTTP status of the answer, or ``None`` when there was no answer.
     """
 
-    def __init__(self, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
-        self.retryable, self.retry_after = retryable, retry_after
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after: float | None = None,
+        status: int | None = None,
+    ) -> None:
+        self.retryable, self.retry_after, self.status = retryable, retry_after, status
         super().__init__(message)
 
 
@@ -86,3 +97,11 @@ class PluginError(S3GymError):
 
 class ProtocolBreachError(S3GymError):
     """The benchmark broke its own rules; never caught."""
+
+
+def first_of(group: BaseExceptionGroup[E]) -> E:
+    """Return the first error of a task group's exception group, however deep it lies."""
+    error: E | BaseExceptionGroup[E] = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

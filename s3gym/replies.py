@@ -8,6 +8,7 @@ Source: S3Gym paper, response contract; games.md 0.4 for everything that it leav
 
 import math
 import re
+from collections import deque
 
 from s3gym.records import Decision, Status
 
@@ -18,7 +19,7 @@ ANSWER = re.compile(r"\banswer[ \t]*:", re.IGNORECASE)
 SCORE = re.compile(r",?[ \t]*\bscore[ \t]*:", re.IGNORECASE)
 DECORATION = " \t,*`"
 AROUND_NUMBER = "*,`\"'()[]{}<>;"
-PAIRS = ("{}", "<>", '""', "''")
+PAIRS = (("{", "}"), ("<", ">"), ('"', '"'), ("'", "'"))
 END = "END"
 
 
@@ -54,11 +55,10 @@ def parse_reply(reply: str) -> Decision:
 
 
 def _search(reply: str) -> Decision:
-    found = None
-    for found in ANSWER.finditer(reply):
-        pass
-    if found is None:
+    last = deque(ANSWER.finditer(reply), maxlen=1)
+    if not last:
         return Decision(action="", status="no_action", raw=reply)
+    found = last[0]
     repairs: list[str] = []
     line = reply[found.end() :].partition("\n")[0].rstrip("\r")
     if "\n" in reply[found.end() :].rstrip():

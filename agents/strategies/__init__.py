@@ -9,7 +9,12 @@ from s3gym.agents.strategies.playbook import Playbook
 from s3gym.errors import ConfigError
 
 PLAYBOOKS: dict[str, str] = {
+    "chess": "s3gym.agents.strategies.chess:PLAYBOOK",
+    "minesweeper": "s3gym.agents.strategies.minesweeper:PLAYBOOK",
+    "nullify": "s3gym.agents.strategies.nullify:PLAYBOOK",
+    "pvz": "s3gym.agents.strategies.pvz:PLAYBOOK",
     "snake": "s3gym.agents.strategies.snake:PLAYBOOK",
+    "tetris": "s3gym.agents.strategies.tetris:PLAYBOOK",
     "trust": "s3gym.agents.strategies.trust:PLAYBOOK",
 }
 """Game -> where its ``Playbook`` is; loaded when it is used."""

@@ -10,6 +10,7 @@ from s3gym.records import Phase
 from s3gym.seeds import EpisodeSeeds
 
 State = TypeVar("State")
+Seen = TypeVar("Seen", contravariant=True)
 OnInvalid = Literal["noop", "end"]
 
 
@@ -67,17 +68,17 @@ class Game(Protocol[State]):
         ...
 
 
-class Verifier(Protocol[State]):
+class Verifier(Protocol[Seen]):
     """Values actions and episodes. In the same file as its game, never called by it."""
 
-    def reward(self, before: State, action: str, after: State) -> float:
+    def reward(self, before: Seen, action: str, after: Seen) -> float:
         """Return the reward of an accepted action, in game points.
 
         The runner gives refused actions and END a reward of 0.0 itself.
         """
         ...
 
-    def score(self, rewards: Sequence[float], final: State) -> float:
+    def score(self, rewards: Sequence[float], final: Seen) -> float:
         """Return the score of an episode, in game points."""
         ...
 

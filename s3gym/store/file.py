@@ -1,0 +1,165 @@
+"""Opening and closing a store: one SQLite file, one writer, clear errors.
+
+The standard library's connection serves the hot path: WAL, ``synchronous=NORMAL``, explicit
+``BEGIN IMMEDIATE``, one commit per step.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from s3gym.errors import StoreError
+from s3gym.store.schema import APPLICATION_ID, SCHEMA, STORE_VERSION, VERIFIER_NAMES
+
+BUSY_SECONDS = 30.0
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the disk or SQLite complains about into one clear ``StoreError``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+
+
+class Lock:
+    """The right to write to a store, held by one process at a time.
+
+    Raises:
+        StoreError: Another process holds it, or the folder cannot be written to.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self.path = store.with_name(store.name + ".lock")
+        with disk_errors(self.path):
+            self._file: IO[str] = self.path.open("a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            owner = self._file.read().strip() or "unknown"
+            self._file.close()
+            raise StoreError(
+                f"{store}: another process (pid {owner}) is writing to this store; wait for it, "
+                f"or stop it and resume"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def release(self) -> None:
+        """Give the right back."""
+        self._file.close()
+
+
+def create(path: Path) -> sqlite3.Connection:
+    """Create a store and return its writing connection.
+
+    Raises:
+        StoreError: The file exists, or cannot be written.
+    """
+    if path.exists():
+        raise StoreError(
+            f"{path}: this store exists; continue it with 's3gym resume {path}', add repeats with "
+            f"'s3gym extend {path} --repeats N', or name another file"
+        )
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = _connect(path)
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE;{SCHEMA}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            connection.close()
+            path.unlink(missing_ok=True)
+            raise
+    return connection
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """Open an existing store for writing; the caller holds its ``Lock``."""
+    _must_be_file(path)
+    with disk_errors(path):
+        connection = _connect(path)
+        _check(path, connection)
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """Open an existing store for reading; works beside a writer and in a read-only folder.
+
+    Raises:
+        StoreError: There is no such file, it is no store, or a store of another version.
+    """
+    _must_be_file(path)
+    quoted = path.resolve().as_uri()
+    with disk_errors(path):
+        connection = sqlite3.connect(f"{quoted}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            # WAL needs a writable folder even to read; without a log the file alone is complete.
+            connection.close()
+            if path.with_name(path.name + "-wal").exists():
+                raise
+            connection = sqlite3.connect(f"{quoted}?mode=ro&immutable=1", uri=True)
+        _check(path, connection)
+    return connection
+
+
+def open_learner(path: Path) -> sqlite3.Connection:
+    """Open a store as the learner's side may: read-only, the verifier's tables refused."""
+    connection = open_reader(path)
+    connection.set_authorizer(_authorize_learner)
+    return connection
+
+
+def _authorize_learner(
+    action: int, first: str | None, second: str | None, database: str | None, origin: str | None
+) -> int:
+    named = {first, second, origin}
+    if named & VERIFIER_NAMES or action == sqlite3.SQLITE_ATTACH:
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def _must_be_file(path: Path) -> None:
+    if not path.exists():
+        raise StoreError(f"{path}: no such store; start one with 's3gym run --store {path}'")
+    if not path.is_file():
+        raise StoreError(f"{path}: expected a store file, got a folder or device")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = OFF")
+    return connection
+
+
+def _check(path: Path, connection: sqlite3.Connection) -> None:
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise StoreError(f"{path}: not an s3gym store ({error})") from error
+    if application != APPLICATION_ID or not tables:
+        connection.close()
+        raise StoreError(f"{path}: a SQLite file, but not an s3gym store")
+    if version != STORE_VERSION:
+        connection.close()
+        raise StoreError(
+            f"{path}: a store of version {version}; this s3gym reads version {STORE_VERSION}"
+        )

@@ -1,0 +1,111 @@
+"""A store that is open for writing: both sides over one connection, one transaction at a time."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from s3gym.errors import StoreError
+from s3gym.store import file
+from s3gym.store.chain import canonical
+from s3gym.store.ledger import Ledger
+from s3gym.store.verdicts import VerdictLog
+
+
+class Store:
+    """The one writer of a store; make it with ``Store.create`` or ``Store.open``."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: file.Lock) -> None:
+        self.path = path
+        self.connection = connection
+        self.ledger = Ledger(connection)
+        self.verdicts = VerdictLog(connection)
+        self._lock = lock
+
+    @classmethod
+    def create(cls, path: str | Path) -> Self:
+        """Create a store; raises ``StoreError`` when the file exists or cannot be written."""
+        return cls._open(Path(path), new=True)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Open an existing store for writing; raises ``StoreError`` when that cannot be."""
+        return cls._open(Path(path), new=False)
+
+    @classmethod
+    def _open(cls, path: Path, *, new: bool) -> Self:
+        if new:
+            with file.disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+        else:
+            file.open_reader(path).close()  # says what is wrong before a lock file is made
+        lock = file.Lock(path)
+        try:
+            connection = file.create(path) if new else file.open_writer(path)
+        except StoreError:
+            lock.release()
+            raise
+        return cls(path, connection, lock)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit everything inside as one, or nothing of it.
+
+        Never await inside: there is one connection, and it holds one transaction.
+
+        Raises:
+            StoreError: The disk is full, or another fault of the file.
+        """
+        db = self.connection
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self.path}: {error}; what was committed is kept, resume with "
+                f"'s3gym resume {self.path}'"
+            ) from error
+
+    def note_time(self, kind: str, name: str, started: datetime, seconds: float) -> None:
+        """Keep a clock value outside the chains."""
+        self.connection.execute(
+            "INSERT INTO timings VALUES (?, ?, ?, ?)", (kind, name, started.isoformat(), seconds)
+        )
+
+    def note_provenance(self, **values: object) -> None:
+        """Keep machine values outside the chains; equal keys are replaced."""
+        with self.transaction():
+            self.connection.executemany(
+                "INSERT OR REPLACE INTO provenance VALUES (?, ?)",
+                [(key, canonical(value)) for key, value in sorted(values.items())],
+            )
+
+    def close(self) -> None:
+        """Close the file and let other writers in."""
+        self.connection.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def now() -> datetime:
+    """Return the time, with its zone; for ``timings`` alone."""
+    return datetime.now(UTC)

@@ -1,0 +1,398 @@
+"""One study: a game, an agent and a memory under one schedule and one repeat.
+
+Exploration is sequential, because each episode changes what the next one reads. The evaluation
+of a checkpoint runs on a frozen view beside the exploration that follows. Running and resuming
+are one path: what the store already has is loaded instead of played.
+"""
+
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from s3gym.broker import Limits, StudyBroker
+from s3gym.calls import brokered
+from s3gym.contracts.agent import Agent
+from s3gym.contracts.chat import TokenCounter
+from s3gym.contracts.game import GameSpec, Options
+from s3gym.contracts.memory import Memory, MemoryReader
+from s3gym.errors import (
+    BudgetExhaustedError,
+    ModelError,
+    PluginError,
+    S3GymError,
+    ServiceError,
+    first_of,
+)
+from s3gym.parts import AgentPart, MemoryPart
+from s3gym.play import EpisodePlan, Player, play_episode
+from s3gym.records import Episode, Phase
+from s3gym.schedule import Schedule
+from s3gym.seams import guarded, plugin_boundary
+from s3gym.seeds import EpisodeSeeds, SeedPlan
+from s3gym.store.chain import canonical
+from s3gym.store.ledger import EpisodeRow
+from s3gym.store.store import Store
+
+log = logging.getLogger("s3gym")
+CLOSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that a watcher of a run may want to show; holds nothing of the verifier.
+
+    Attributes:
+        kind: ``study``, ``episode`` (one is over), ``checkpoint`` (one is evaluated),
+            ``invalid``, ``done``, ``paused`` or ``failed``.
+        ordinal: Exploration episodes so far, or the checkpoint.
+    """
+
+    kind: str
+    study: str
+    ordinal: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPlan:
+    """Everything that fixes a study."""
+
+    game: GameSpec
+    options: Options
+    agent: AgentPart
+    memory: MemoryPart
+    repeat: int
+    schedule: Schedule
+    seeds: SeedPlan
+    counter: TokenCounter
+    settings: str = "{}"
+
+    @property
+    def id(self) -> str:
+        """For example ``trust/strategist/history/r0``."""
+        return f"{self.game.name}/{self.agent.name}/{self.memory.name}/r{self.repeat}"
+
+    def spec(self) -> str:
+        """Return what fixes the study's results, as canonical JSON."""
+        return canonical(
+            {
+                "agent": {"name": self.agent.name, "origin": self.agent.origin},
+                "counter": self.counter.name,
+                "game": {"name": self.game.name, "version": self.game.version},
+                "memory": {
+                    "chat": None if self.memory.chat is None else self.memory.chat.name,
+                    "name": self.memory.name,
+                    "origin": self.memory.origin,
+                },
+                "options": self.options.model_dump(mode="json"),
+                "repeat": self.repeat,
+                "schedule": self.schedule.model_dump(mode="json"),
+                "settings": self.settings,
+            }
+        )
+
+    @property
+    def n_episodes(self) -> int:
+        """Episodes of both phases."""
+        schedule = self.schedule
+        return schedule.exploration_episodes + schedule.evaluation_episodes * len(
+            schedule.checkpoints
+        )
+
+
+async def run_study(
+    plan: StudyPlan,
+    store: Store,
+    limits: Limits,
+    *,
+    serial: anyio.CapacityLimiter | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> None:
+    """Run or resume a study to its end, and seal it.
+
+    A service that stays down during exploration leaves the study ``paused`` and during
+    evaluation leaves an invalid point; both are taken up by the next resume.
+
+    Args:
+        plan: What to run; the store must hold its study row.
+        store: Open for writing.
+        limits: Limits of the model endpoints, shared by all studies of a run.
+        serial: Taken for each episode of a serial agent.
+        on_event: Told what happens.
+
+    Raises:
+        PluginError: Agent, memory or game misbehaved; the study is marked ``failed``.
+        ModelError: A service refused for good, for example a wrong key; likewise.
+        BudgetExhaustedError: A budget of the run is used up; the study is ``paused``.
+        StoreError: The disk failed, or the record does not fit what is run.
+    """
+    await _Study(plan, store, limits, serial, on_event or _ignore).run()
+
+
+def _ignore(event: Event) -> None:
+    """Take an event and show nothing."""
+
+
+class _Study:
+    def __init__(
+        self,
+        plan: StudyPlan,
+        store: Store,
+        limits: Limits,
+        serial: anyio.CapacityLimiter | None,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.plan, self.store, self.limits = plan, store, limits
+        self.serial, self.tell = serial, tell
+        self.paused: str | None = None
+        self.refused: ModelError | None = None
+        self.spent: BudgetExhaustedError | None = None
+
+    async def run(self) -> None:
+        plan, ledger = self.plan, self.store.ledger
+        if ledger.status(plan.id) == "done" and not ledger.invalid(plan.id):
+            return
+        self._mark("running")
+        self.tell(Event(kind="study", study=plan.id))
+        with plugin_boundary(self._memory_label, "its construction"):
+            memory = plan.memory.make()
+        failure: PluginError | None = None
+        try:
+            async with anyio.create_task_group() as group:
+                await self._explore(memory, group)
+        except* PluginError as failures:
+            failure = first_of(failures)
+        finally:
+            await _aclose(memory)
+        if failure is not None:
+            self._mark("failed", str(failure))
+            self.tell(Event(kind="failed", study=plan.id, note=str(failure)))
+            raise PluginError(f"{plan.id}: {failure}") from failure
+        if self.refused is not None:
+            self._mark("failed", str(self.refused))
+            self.tell(Event(kind="failed", study=plan.id, note=str(self.refused)))
+            raise self.refused
+        if self.spent is not None:
+            self._mark("paused", str(self.spent))
+            raise self.spent
+        if self.paused is not None:
+            self._mark("paused", self.paused)
+            self.tell(Event(kind="paused", study=plan.id, note=self.paused))
+            return
+        with self.store.transaction():
+            self.store.verdicts.seal(plan.id)
+            ledger.set_status(plan.id, "done")
+        self.tell(Event(kind="done", study=plan.id))
+
+    def _mark(self, status: str, note: str = "") -> None:
+        with self.store.transaction():
+            self.store.ledger.set_status(self.plan.id, status, note)
+
+    async def _explore(self, memory: Memory, group: TaskGroup) -> None:
+        """Explore episode by episode; start each checkpoint's evaluation beside it."""
+        plan = self.plan
+        beside = getattr(memory, "isolated", True) and not plan.agent.serial
+        try:
+            for ordinal in range(plan.schedule.exploration_episodes + 1):
+                if self.spent is not None or self.refused is not None:
+                    return
+                if ordinal:
+                    await self._explore_one(memory, ordinal)
+                if ordinal not in plan.schedule.checkpoints:
+                    continue
+                with plugin_boundary(self._memory_label, "freeze"):
+                    view = memory.freeze()
+                forks = await self._forks(plan.schedule.evaluation_episodes)
+                if beside:
+                    group.start_soon(self._evaluate, ordinal, view, forks)
+                else:
+                    await self._evaluate(ordinal, view, forks)
+        except (ServiceError, BudgetExhaustedError) as error:
+            if not self._stops(error):
+                self.paused = str(error)
+
+    def _stops(self, error: S3GymError) -> bool:
+        """Return whether an error ends the study: calls under way elsewhere still finish."""
+        if isinstance(error, BudgetExhaustedError):
+            self.spent = error
+        elif isinstance(error, ModelError) and not error.retryable:
+            self.refused = error
+        return self.spent is not None or self.refused is not None
+
+    async def _explore_one(self, memory: Memory, ordinal: int) -> None:
+        plan = self.plan
+        forks = await self._forks(1)
+        episode = await self._play(
+            Phase.EXPLORATION, ordinal, None, memory, forks[0] if forks else None
+        )
+        self.tell(Event(kind="episode", study=plan.id, ordinal=ordinal))
+        seconds = plan.schedule.memory_seconds
+        owner = plan.agent.forkable if plan.memory.own else None
+        if owner is not None:
+            await guarded(self._agent_label, "learn", lambda: owner.learn(episode), seconds)
+        label = self._memory_label
+        place = f"{plan.id}/m{ordinal:03d}"
+        with brokered(StudyBroker(self.store, self.limits, plan.id, place)):
+            await guarded(label, "record", lambda: memory.record(episode), seconds)
+            await guarded(
+                label,
+                "consolidate",
+                lambda: memory.consolidate(episode.rules, plan.schedule.memory_tokens),
+                seconds,
+            )
+        describe = getattr(memory, "describe", None)
+        if describe is not None:
+            with plugin_boundary(label, "describe"):
+                snapshot = describe()
+            with self.store.transaction():
+                self.store.ledger.add_memory_version(plan.id, ordinal, snapshot)
+
+    async def _forks(self, n: int) -> list[Agent]:
+        """Return throw-away copies of an agent that owns its memory; empty for all others."""
+        forkable = self.plan.agent.forkable
+        if forkable is None:
+            return []
+        seconds = self.plan.schedule.memory_seconds
+        return [await guarded(self._agent_label, "fork", forkable.fork, seconds) for _ in range(n)]
+
+    async def _evaluate(
+        self, checkpoint: int, reader: MemoryReader, forks: Sequence[Agent]
+    ) -> None:
+        """Play the strict episodes of a checkpoint; an outage leaves the point invalid."""
+        plan = self.plan
+        reasons: dict[int, str] = {}
+
+        async def play(index: int) -> None:
+            fork = forks[index] if forks else None
+            try:
+                await self._play(Phase.EVALUATION, index + 1, checkpoint, reader, fork)
+            except (ServiceError, BudgetExhaustedError) as error:
+                self._stops(error)
+                reasons[index] = str(error)
+
+        if plan.agent.serial:
+            for index in range(plan.schedule.evaluation_episodes):
+                await play(index)
+        else:
+            async with anyio.create_task_group() as group:
+                for index in range(plan.schedule.evaluation_episodes):
+                    group.start_soon(play, index)
+        if self.spent is not None or self.refused is not None:
+            return
+        with self.store.transaction():
+            if reasons:
+                reason = "; ".join(reasons[index] for index in sorted(reasons))
+                self.store.ledger.set_invalid(plan.id, checkpoint, reason)
+            else:
+                self.store.ledger.clear_invalid(plan.id, checkpoint)
+        kind = "invalid" if reasons else "checkpoint"
+        self.tell(Event(kind=kind, study=plan.id, ordinal=checkpoint))
+
+    async def _play(
+        self,
+        phase: Phase,
+        ordinal: int,
+        checkpoint: int | None,
+        reader: MemoryReader,
+        fork: Agent | None,
+    ) -> Episode:
+        plan = self.plan
+        made: list[Agent] = []
+
+        def player() -> Player:
+            agent = fork
+            if agent is None:
+                with plugin_boundary(self._agent_label, "its construction"):
+                    agent = plan.agent.make()
+                made.append(agent)
+            return Player(
+                label=self._agent_label,
+                agent=agent,
+                stateless=plan.agent.stateless,
+                memory_label=self._memory_label,
+                reader=reader,
+                counter=plan.counter,
+            )
+
+        episode_plan = plan_episode(plan, phase, ordinal, checkpoint)
+        async with AsyncExitStack() as stack:
+            if self.serial is not None and plan.agent.serial:
+                await stack.enter_async_context(self.serial)
+            try:
+                return await play_episode(episode_plan, player, self.store, self.limits)
+            finally:
+                if not plan.agent.shared:
+                    for agent in made:
+                        await _aclose(agent)
+
+    @property
+    def _agent_label(self) -> str:
+        return f"agent {self.plan.agent.name!r}"
+
+    @property
+    def _memory_label(self) -> str:
+        return f"memory {self.plan.memory.name!r}"
+
+
+def episode_id(study: str, phase: Phase, ordinal: int, checkpoint: int | None) -> str:
+    """Return an episode's id: ``STUDY/x007`` explores, ``STUDY/e009.1`` evaluates.
+
+    Args:
+        study: Id of the study.
+        phase: Which phase the episode belongs to.
+        ordinal: One-based: of all exploration episodes, or within a checkpoint.
+        checkpoint: Exploration episodes before it; only for evaluation.
+    """
+    if phase is Phase.EXPLORATION:
+        return f"{study}/x{ordinal:03d}"
+    return f"{study}/e{checkpoint:03d}.{ordinal}"
+
+
+def plan_episode(
+    plan: StudyPlan, phase: Phase, ordinal: int, checkpoint: int | None
+) -> EpisodePlan:
+    """Return everything that fixes one episode of a study."""
+    game, schedule, seeds = plan.game, plan.schedule, plan.seeds
+    setup: Any = game.setup(plan.options, phase)
+    index, block = ordinal - 1, checkpoint or 0
+    return EpisodePlan(
+        row=EpisodeRow(
+            id=episode_id(plan.id, phase, ordinal, checkpoint),
+            study=plan.id,
+            game=game.name,
+            phase=phase,
+            ordinal=ordinal,
+            checkpoint=checkpoint,
+            rules=game.rules(plan.options, phase),
+            instruction=game.instruction(plan.options, phase),
+            opening="",
+            max_steps=min(setup.max_steps, schedule.max_steps),
+        ),
+        setup=setup,
+        seeds=EpisodeSeeds(
+            episode=seeds.episode(game.name, plan.repeat, phase, index, block),
+            world=seeds.world(game.name, plan.repeat),
+            game=game.name,
+        ),
+        agent_seed=lambda step: seeds.agent(game.name, plan.repeat, phase, index, step, block),
+        memory_tokens=schedule.memory_tokens,
+        reply_tokens=schedule.reply_tokens,
+        act_seconds=schedule.act_seconds,
+        memory_seconds=schedule.memory_seconds,
+    )
+
+
+async def _aclose(part: object) -> None:
+    close = getattr(part, "aclose", None)
+    if close is None:
+        return
+    with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+        answer = close()
+        if inspect.isawaitable(answer):
+            await answer

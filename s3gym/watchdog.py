@@ -1,0 +1,98 @@
+"""Names the plug-in that blocks the event loop.
+
+A thread looks whether the loop still beats. When it does not, the thread reads the stack of the
+loop's thread, finds which seam is being crossed, says so in the log, and the seam fails that
+study as soon as the plug-in gives the loop back.
+"""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import FrameType
+from typing import ClassVar
+
+import anyio
+
+log = logging.getLogger("s3gym")
+BEATS_PER_LIMIT = 8
+
+
+class Watchdog:
+    """Watches one event loop.
+
+    Attributes:
+        blocked: Labels of the plug-ins that blocked a loop, with the seconds seen so far.
+    """
+
+    blocked: ClassVar[dict[str, float]] = {}
+
+    def __init__(self, seconds: float, interrupt: Callable[[str], None] | None = None) -> None:
+        self._seconds = seconds
+        self._interrupt = interrupt
+        self._beat = time.monotonic()
+        self._stop = threading.Event()
+        self._loop_thread = threading.get_ident()
+
+    async def beat(self) -> None:
+        """Show that the loop runs, until cancelled."""
+        while True:
+            self._beat = time.monotonic()
+            await anyio.sleep(self._seconds / BEATS_PER_LIMIT)
+
+    def watch(self) -> None:
+        """Look at the beat until stopped; runs in its own thread."""
+        named: str | None = None
+        while not self._stop.wait(self._seconds / BEATS_PER_LIMIT):
+            silent = time.monotonic() - self._beat
+            if silent < self._seconds:
+                named = None
+                continue
+            label = self._who()
+            if label is None:
+                continue
+            Watchdog.blocked[label] = silent
+            if named != label:
+                log.error("%s blocks the event loop since %.1f s", label, silent)
+                named = label
+            if self._interrupt is not None:
+                self._interrupt(label)
+
+    def stop(self) -> None:
+        """End the watching thread."""
+        self._stop.set()
+
+    def _who(self) -> str | None:
+        frame: FrameType | None = sys._current_frames().get(self._loop_thread)
+        while frame is not None:
+            if frame.f_code.co_name == "guarded" and frame.f_globals.get("__name__") == (
+                "s3gym.seams"
+            ):
+                return str(frame.f_locals.get("label"))
+            frame = frame.f_back
+        return None
+
+
+@asynccontextmanager
+async def watching(
+    seconds: float, interrupt: Callable[[str], None] | None = None
+) -> AsyncIterator[None]:
+    """Watch the running loop while the body runs.
+
+    Args:
+        seconds: How long a plug-in may hold the loop.
+        interrupt: Called from the watching thread with the label of a blocking plug-in.
+    """
+    watchdog = Watchdog(seconds, interrupt)
+    thread = threading.Thread(target=watchdog.watch, name="s3gym-watchdog", daemon=True)
+    thread.start()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(watchdog.beat)
+            yield
+            group.cancel_scope.cancel()
+    finally:
+        watchdog.stop()
+        thread.join()

@@ -8,6 +8,7 @@ from s3gym.testing.agent import check_agent
 from s3gym.testing.canary import CANARY, CanaryGame
 from s3gym.testing.findings import ConformanceError, Finding, Findings
 from s3gym.testing.game import check_game
+from s3gym.testing.memory import check_memory
 from s3gym.testing.sample import SampleEpisode
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "SampleEpisode",
     "check_agent",
     "check_game",
+    "check_memory",
 ]

@@ -59,16 +59,16 @@ class Options(contract.Options):
         default=False, description="whether the turn in which a zombie gets through is a point"
     )
     torch: TorchRule = Described(
-        "shooter_row",
+        default="shooter_row",
         description="which row's torch strengthens a shot: the shooter's or the target's",
     )
     show_hp: bool = Described(
         default=True, description="whether the observation lists the hit points"
     )
-    exploration_rows: Side = Described(3, description="rows of exploration boards")
-    exploration_columns: Side = Described(7, description="columns of exploration boards")
-    evaluation_rows: Side = Described(5, description="rows of evaluation boards")
-    evaluation_columns: Side = Described(6, description="columns of evaluation boards")
+    exploration_rows: Side = Described(default=3, description="rows of exploration boards")
+    exploration_columns: Side = Described(default=7, description="columns of exploration boards")
+    evaluation_rows: Side = Described(default=5, description="rows of evaluation boards")
+    evaluation_columns: Side = Described(default=6, description="columns of evaluation boards")
 
     def size(self, phase: Phase) -> tuple[int, int]:
         """Return rows and columns of a phase's board."""

@@ -69,7 +69,7 @@ class InsightsView:
         )
 
     def describe(self) -> MemorySnapshot:
-        """Return the list with votes; the state holds hidden insights and every change."""
+        """Return the list with votes; the state holds hidden ones and the newest changes."""
         book = self.book
         return MemorySnapshot(
             text="\n".join(f"- {item.text} [{item.votes} votes]" for item in book.shown),
@@ -79,7 +79,7 @@ class InsightsView:
                 "counter": self.counter.name,
                 "version": book.version,
                 "insights": [item.plain() for item in book.insights],
-                "changes": [asdict(item) for item in book.changes],
+                "changes": [asdict(item) for item in book.changes if item.version == book.version],
                 "failures": list(book.failures),
             },
         )
@@ -163,7 +163,7 @@ class InsightsMemory:
         return InsightsView(self._book, self._counter)
 
     def describe(self) -> MemorySnapshot:
-        """Return the list with votes; the state holds hidden insights and every change."""
+        """Return the list with votes; the state holds hidden ones and the newest changes."""
         return InsightsView(self._book, self._counter).describe()
 
     async def _proposed(

@@ -454,9 +454,7 @@ def test_a_view_of_any_size_survives_the_way_through_text(data: st.DataObject) -
         lives=data.draw(small),
         step=data.draw(small),
         max_steps=data.draw(small),
-        marks=data.draw(
-            st.text("?FX012345678", min_size=columns * n_rows, max_size=columns * n_rows)
-        ),
+        marks=data.draw(st.text("?FX012345678", min_size=n_cells, max_size=n_cells)),
         columns=columns,
     )
     assert read(view.render()) == view

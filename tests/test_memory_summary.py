@@ -181,7 +181,9 @@ async def test_tips_are_cut_whole_and_never_leave_a_heading_alone(max_tokens: in
 async def test_the_state_of_a_summary_is_json_and_keeps_every_version() -> None:
     memory = await summarised(ScriptedChat([GOOD, "", GOOD]), 3)
     state = json.loads(json.dumps(dict(memory.describe().state)))
-    assert [version["number"] for version in state["versions"]] == [1, 2]
+    assert [version.number for version in memory.versions] == [1, 2]
+    assert state["version"] == 2
+    assert state["before"] == memory.versions[1].before
     assert state["failures"][0]["after"] == 1
 
 

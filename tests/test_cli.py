@@ -132,7 +132,9 @@ def test_a_study_file_with_an_override(s3gym: Runner) -> None:
         'game = "snake"\nagent = "random"\nmemory = "none"\nrepeats = 1\nseed = 3\n'
         'schedule = "quick"\nstore = "file.db"\n[games.snake]\napples = 2\n'
     )
-    assert s3gym("run", "study.toml", "--set", "schedule.exploration_episodes=3", "--quiet").code == 0
+    assert (
+        s3gym("run", "study.toml", "--set", "schedule.exploration_episodes=3", "--quiet").code == 0
+    )
     db = sqlite3.connect("file.db")
     (spec,) = db.execute("SELECT spec FROM studies").fetchone()
     db.close()

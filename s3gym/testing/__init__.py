@@ -9,6 +9,7 @@ from s3gym.testing.canary import CANARY, CanaryGame
 from s3gym.testing.fakes import ScriptedChat
 from s3gym.testing.findings import ConformanceError, Finding, Findings
 from s3gym.testing.game import check_game
+from s3gym.testing.memory import check_memory
 from s3gym.testing.sample import SampleEpisode
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "ScriptedChat",
     "check_agent",
     "check_game",
+    "check_memory",
 ]

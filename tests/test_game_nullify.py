@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from episodes import mean_and_error, play_episode, scripted
-from game_traces import GOLDEN, read_trace, replay_trace
+from game_traces import GOLDEN, REFERENCE, read_trace, replay_trace, transcript
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -587,3 +587,11 @@ def test_replaying_a_golden_trace_gives_every_recorded_line(name: str) -> None:
 
 def test_nullify_keeps_the_contract_of_games() -> None:
     check_game(SPEC)
+
+
+def test_the_reference_page_shows_what_the_game_does() -> None:
+    page = (REFERENCE / "games-nullify.md").read_text(encoding="utf-8")
+    shown = transcript(SPEC, EXPLORATION, 5, reference, 9)
+    assert f"```text\n{shown}\n```" in page
+    for switch in type(SPEC.options()).model_fields:
+        assert f"| `{switch}` |" in page

@@ -245,6 +245,14 @@ def test_the_drawn_boards_have_the_published_sizes() -> None:
         assert abs(mean(sizes) - average) < 0.06 + 3 * spread / math.sqrt(len(sizes))
 
 
+@pytest.mark.parametrize("phase", Phase)
+def test_boards_are_won_as_first_built_so_that_none_is_drawn_again(phase: Phase) -> None:
+    for seed in range(300):
+        seeds = EpisodeSeeds(episode=seed, game="nullify")
+        first = boards._build(seeds.stream("construction", 0), CONSTRUCTION_STEPS[phase])
+        assert boards.wins(first)
+
+
 @settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**63 - 1), st.sampled_from(Phase))
 def test_a_built_board_holds_an_operator_and_no_idle_unit(seed: int, phase: Phase) -> None:

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from s3gym.agents.answers import AnswerScore, Contract
-
 from s3gym import calls
+from s3gym.agents.answers import AnswerScore, Contract
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.errors import ConfigError
 from s3gym.records import LAYOUTS, Decision, Layout, Message, Turn

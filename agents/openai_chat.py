@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
 from s3gym.agents.connection import (
     Connection,
     retryable_status,
@@ -18,7 +19,6 @@ from s3gym.agents.connection import (
     visible,
     with_hint,
 )
-
 from s3gym.contracts.chat import Finish, Reply
 from s3gym.errors import ModelError
 from s3gym.records import Message, Usage

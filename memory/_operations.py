@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from s3gym.memory._outcomes import Digest, groups, overall_mean
 
 from s3gym.errors import ResponseFormatError
+from s3gym.memory._outcomes import Digest, groups, overall_mean
 from s3gym.text import shorten
 
 MAX_OPERATIONS = 20

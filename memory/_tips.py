@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from s3gym.memory._outcomes import Digest, groups, overall_mean
 
 from s3gym.errors import ResponseFormatError
+from s3gym.memory._outcomes import Digest, groups, overall_mean
 from s3gym.prompts import number
 from s3gym.text import shorten
 

@@ -10,6 +10,10 @@ Source: ours; the paper has no such pathway.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from s3gym import calls
+from s3gym.contracts.chat import ChatModel, TokenCounter
+from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
+from s3gym.errors import ConfigError, ModelError, ResponseFormatError
 from s3gym.memory._fitting import fit_blocks
 from s3gym.memory._operations import (
     Book,
@@ -20,11 +24,6 @@ from s3gym.memory._operations import (
 )
 from s3gym.memory._outcomes import Digest, digest
 from s3gym.memory.history import HistoryMemory
-
-from s3gym import calls
-from s3gym.contracts.chat import ChatModel, TokenCounter
-from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
-from s3gym.errors import ConfigError, ModelError, ResponseFormatError
 from s3gym.records import Cue, Episode, Message, Observation, Recollection
 from s3gym.text import shorten
 from s3gym.tokens import token_counter
@@ -70,7 +69,7 @@ class InsightsView:
         )
 
     def describe(self) -> MemorySnapshot:
-        """Return the list with votes; the state holds hidden insights and every change."""
+        """Return the list with votes; the state holds hidden ones and the newest changes."""
         book = self.book
         return MemorySnapshot(
             text="\n".join(f"- {item.text} [{item.votes} votes]" for item in book.shown),
@@ -80,7 +79,7 @@ class InsightsView:
                 "counter": self.counter.name,
                 "version": book.version,
                 "insights": [item.plain() for item in book.insights],
-                "changes": [asdict(item) for item in book.changes],
+                "changes": [asdict(item) for item in book.changes if item.version == book.version],
                 "failures": list(book.failures),
             },
         )
@@ -164,7 +163,7 @@ class InsightsMemory:
         return InsightsView(self._book, self._counter)
 
     def describe(self) -> MemorySnapshot:
-        """Return the list with votes; the state holds hidden insights and every change."""
+        """Return the list with votes; the state holds hidden ones and the newest changes."""
         return InsightsView(self._book, self._counter).describe()
 
     async def _proposed(

@@ -10,23 +10,24 @@ Source: S3Gym paper, summary layout; the wording is ours.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Literal, get_args
-
-from s3gym.memory._fitting import fit_blocks
-from s3gym.memory._outcomes import Digest, digest
-from s3gym.memory._tips import Tips, read_tips, rule_tips
-from s3gym.memory.history import HistoryMemory
 
 from s3gym import calls
 from s3gym.contracts.chat import ChatModel, TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError, ModelError, ResponseFormatError
+from s3gym.memory._fitting import fit_blocks
+from s3gym.memory._outcomes import Digest, digest
+from s3gym.memory._tips import Tips, read_tips, rule_tips
+from s3gym.memory.history import HistoryMemory
 from s3gym.records import Cue, Episode, Message, Observation, Recollection
 from s3gym.text import shorten
 from s3gym.tokens import token_counter
 
 Mode = Literal["history", "rolling"]
 RULES = "rules"
+MAX_BEFORE = 20_000
 
 INSTRUCTION = (
     "You have played earlier episodes of a game and rated each of your own actions. Write down "
@@ -81,7 +82,6 @@ class SummaryView:
     """One version of the tips."""
 
     version: Version
-    versions: tuple[Version, ...]
     failures: tuple[Failure, ...]
     mode: Mode
     counter: TokenCounter
@@ -110,7 +110,11 @@ class SummaryView:
         )
 
     def describe(self) -> MemorySnapshot:
-        """Return the current tips and, in the state, where every version came from."""
+        """Return the current tips and, in the state, where they came from.
+
+        The text that was summarised stands there up to 20,000 characters, else its SHA-256 alone:
+        the object keeps it whole, and a study's store has it in the prompt of the call.
+        """
         current = self.version
         return MemorySnapshot(
             text="\n".join(current.tips.lines()),
@@ -119,10 +123,7 @@ class SummaryView:
                 "backend": "summary",
                 "mode": self.mode,
                 "counter": self.counter.name,
-                "version": current.number,
-                "author": current.author,
-                "before": current.before,
-                "versions": [_plain(version) for version in self.versions],
+                **_plain(current),
                 "failures": [
                     {"after": item.after, "episode": item.episode, "reason": item.reason}
                     for item in self.failures
@@ -132,10 +133,12 @@ class SummaryView:
 
 
 def _plain(version: Version) -> dict[str, Any]:
+    short = len(version.before) <= MAX_BEFORE
     return {
-        "number": version.number,
+        "version": version.number,
         "author": version.author,
-        "sources": list(version.sources),
+        "before": version.before if short else None,
+        "before_sha256": sha256(version.before.encode()).hexdigest(),
         "tips": version.tips.model_dump(mode="json"),
         "repairs": list(version.repairs),
     }
@@ -226,7 +229,7 @@ class SummaryMemory:
         return self._view()
 
     def describe(self) -> MemorySnapshot:
-        """Return the current tips and where every version came from."""
+        """Return the current tips and where they came from."""
         return self._view().describe()
 
     async def aclose(self) -> None:
@@ -237,7 +240,7 @@ class SummaryMemory:
         return self._versions[-1] if self._versions else Version()
 
     def _view(self) -> SummaryView:
-        return SummaryView(self._current, self.versions, self.failures, self._mode, self._counter)
+        return SummaryView(self._current, self.failures, self._mode, self._counter)
 
     def _add_by_rules(self) -> None:
         self._versions.append(

@@ -16,6 +16,7 @@ import anyio
 from s3gym.broker import Limits
 from s3gym.catalog import find_agent, find_game, find_memory
 from s3gym.config import validated
+from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.parts import AgentPart, MemoryPart
@@ -103,7 +104,8 @@ class Sweep:
         seed: Root seed; drawn when it is missing.
         store: File to write; by default a new one under ``runs/``.
         options: Game name -> its switches.
-        limits: Limits of model endpoints.
+        limits: Limits of model endpoints, and the run's budget; see ``s3gym.meter``.
+        memory_chat: Chat model that writes summaries and insights; by default the agent's own.
         at_most: Studies side by side.
         on_event: Told what happens.
         settings: Further settings that fix the results; kept in every study's specification.
@@ -119,6 +121,7 @@ class Sweep:
     store: str | Path | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limits: Limits | None = None
+    memory_chat: ChatModel | None = None
     at_most: int = SIDE_BY_SIDE
     on_event: Callable[[Event], None] | None = None
     interrupt: Callable[[str], None] | None = None
@@ -148,7 +151,7 @@ class Sweep:
                 game=game,
                 options=game_options(game, self.options.get(game.name, {})),
                 agent=agent,
-                memory=memory,
+                memory=memory.written_by(self.memory_chat or agent.chat),
                 repeat=repeat,
                 schedule=self.schedule,
                 seeds=seeds,

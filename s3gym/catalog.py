@@ -5,17 +5,26 @@ A name is looked up in the folder's table, then among installed entry points
 Nothing that is named in a store is ever imported from here without the user naming it again.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, cast
 
 from s3gym.agents import AGENTS
+from s3gym.agents.answers import Contract
+from s3gym.agents.chat_names import chat_model, is_chat_name
+from s3gym.agents.model import ModelAgent
+from s3gym.agents.pictures import PICTURES
+from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.game import GameSpec
+from s3gym.contracts.memory import Memory
 from s3gym.errors import ConfigError, UnknownNameError
 from s3gym.games import GAMES
 from s3gym.memory import MEMORIES
-from s3gym.parts import AgentPart, MemoryPart, agent_part, memory_part
+from s3gym.parts import AgentPart, MemoryPart, agent_part, memory_part, part_name
+from s3gym.records import Layout
 from s3gym.text import shorten
 
 OWN = "own"
@@ -99,14 +108,36 @@ def find_game(game: str | GameSpec) -> GameSpec:
     return cast(GameSpec, found)
 
 
+def pictures(games: Iterable[str]) -> dict[str, Callable[[str], str]]:
+    """Return the functions that draw the observations of games, where there are any."""
+    return {game: load(PICTURES[game], "picture") for game in games if game in PICTURES}
+
+
 def find_agent(agent: object, name: str | None = None) -> AgentPart:
     """Return an agent by name, or whatever ``agent_part`` accepts, in one form."""
     if isinstance(agent, AgentPart):
         return agent
     if not isinstance(agent, str):
         return agent_part(agent, name, origin="python")
+    if is_chat_name(agent):
+        return model_part(chat_model(agent), origin=agent, name=name)
     found, label, origin = _find("agent", agent)
     return agent_part(found, name or label, origin)
+
+
+def model_part(
+    chat: ChatModel,
+    *,
+    origin: str,
+    name: str | None = None,
+    layout: Layout = "paper",
+    contract: Contract | None = None,
+    reask: int = 0,
+) -> AgentPart:
+    """Return the agent that plays with a chat model."""
+    agent = ModelAgent(chat, contract, layout, reask)
+    part = agent_part(agent, name or part_name(chat), origin)
+    return replace(part, chat=chat)
 
 
 def find_memory(memory: object, name: str | None = None) -> MemoryPart:
@@ -119,4 +150,7 @@ def find_memory(memory: object, name: str | None = None) -> MemoryPart:
     if not isinstance(memory, str):
         return memory_part(memory, name, origin="python")
     found, label, origin = _find("memory", memory)
-    return memory_part(found, name or label, origin)
+    part = memory_part(found, name or label, origin)
+    if "chat" in inspect.signature(found).parameters:
+        part = replace(part, make_with=lambda chat: cast(Memory, found(chat=chat)))
+    return part

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from s3gym.agents.answers import AnswerScore, JsonContract
-from s3gym.agents.model import ModelAgent
 
 from s3gym import calls, prompts
+from s3gym.agents.answers import AnswerScore, JsonContract
+from s3gym.agents.model import ModelAgent
 from s3gym.contracts.agent import Agent
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.errors import ConfigError, ModelError

@@ -1,9 +1,9 @@
 """Budget: caps of money, tokens and time, and prices that may be unknown."""
 
 import pytest
+
 from s3gym.agents.local_chat import LocalChat
 from s3gym.agents.openai_chat import OpenAIChat
-
 from s3gym.budget import Budget, Price, usd
 from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError, ConfigError

@@ -1,14 +1,15 @@
 """The official Anthropic SDK against a real server on loopback, fault by fault."""
 
+import logging
 import traceback
 from collections.abc import Iterator
 
 import anyio
 import pytest
 from model_server import ModelServer, Served
+
 from s3gym.agents.answers import JsonAnswer
 from s3gym.agents.anthropic_chat import AnthropicChat, anthropic_messages
-
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import Message, Usage
@@ -57,7 +58,9 @@ async def test_sampling_thinking_and_effort_go_along_and_a_seed_does_not(
     server: ModelServer,
 ) -> None:
     model = server.script([Served()])
-    chat = AnthropicChat(model, base_url=server.url, temperature=1.0, thinking=1024, effort="low")
+    chat = AnthropicChat(
+        model, base_url=server.url, temperature=1.0, thinking_tokens=1024, effort="low"
+    )
     await chat.complete(PROMPT, max_tokens=14_000, seed=7)
     await chat.aclose()
     [entry] = server.requests(model)
@@ -70,7 +73,7 @@ async def test_sampling_thinking_and_effort_go_along_and_a_seed_does_not(
         "thinking": {"type": "enabled", "budget_tokens": 1024},
         "output_config": {"effort": "low"},
     }
-    assert chat.name == f"anthropic:{model} effort=low temperature=1.0 thinking=1024"
+    assert chat.name == f"anthropic:{model} effort=low temperature=1.0 thinking_tokens=1024"
 
 
 async def test_a_long_reply_may_be_asked_for_without_streaming(server: ModelServer) -> None:
@@ -81,20 +84,24 @@ async def test_a_long_reply_may_be_asked_for_without_streaming(server: ModelServ
 
 
 async def test_a_thinking_budget_without_room_for_an_answer_is_refused() -> None:
-    chat = AnthropicChat("claude", thinking=4000)
-    with pytest.raises(ConfigError, match="below the 4000 new tokens of a reply, got 4000"):
+    chat = AnthropicChat("claude", thinking_tokens=4000)
+    with pytest.raises(
+        ConfigError, match="thinking_tokens below the 4000 new tokens of a reply, got 4000"
+    ):
         await chat.complete(PROMPT, max_tokens=4000)
 
 
 async def test_adaptive_thinking_and_a_schema_go_along(server: ModelServer) -> None:
     model = server.script([Served()])
-    chat = AnthropicChat(model, base_url=server.url, thinking="adaptive").with_schema(JsonAnswer)
+    chat = AnthropicChat(
+        model, base_url=server.url, arguments={"thinking": {"type": "adaptive"}}
+    ).with_schema(JsonAnswer)
     await chat.complete(PROMPT, max_tokens=50)
     await chat.aclose()
     body = server.requests(model)[0].body
     assert body["thinking"] == {"type": "adaptive"}
     assert body["output_config"]["format"]["schema"]["required"] == ["action", "self_score"]
-    assert chat.name.endswith("thinking=adaptive schema=JsonAnswer")
+    assert chat.name.endswith("thinking={'type': 'adaptive'} schema=JsonAnswer")
 
 
 def test_stable_messages_and_the_last_one_end_with_a_cache_breakpoint() -> None:
@@ -194,7 +201,10 @@ async def test_slow_bytes_end_at_the_deadline(server: ModelServer) -> None:
     assert deadline.cancelled_caught
 
 
-async def test_the_key_reaches_the_server_and_nothing_else(server: ModelServer) -> None:
+async def test_the_key_reaches_the_server_and_nothing_else(
+    server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
     model = server.script([Served(status=401, message=f"invalid x-api-key {KEY}")])
     chat = AnthropicChat(model, base_url=server.url)
     with pytest.raises(ModelError) as caught:
@@ -202,6 +212,7 @@ async def test_the_key_reaches_the_server_and_nothing_else(server: ModelServer) 
     await chat.aclose()
     assert KEY in str(server.requests(model)[0].headers)
     shown = "".join(traceback.format_exception(caught.value)) + repr(chat) + chat.name
+    assert KEY not in caplog.text
     assert KEY not in shown + repr(caught.value.args) + repr(vars(caught.value))
     assert "invalid x-api-key [key]" in shown
     assert caught.value.__context__ is None

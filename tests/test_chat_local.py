@@ -5,10 +5,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
 from s3gym.agents.answers import JsonContract
 from s3gym.agents.local_chat import LocalChat
 from s3gym.agents.model import ModelAgent
-
 from s3gym.errors import ModelError
 from s3gym.records import STATUSES, Message, Observation, Phase, Turn
 

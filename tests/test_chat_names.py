@@ -5,12 +5,12 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+
 from s3gym.agents.anthropic_chat import AnthropicChat
 from s3gym.agents.chat_names import chat_model, is_chat_name
 from s3gym.agents.local_chat import LocalChat
 from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.agents.replay_chat import ReplayChat
-
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import Message
@@ -74,7 +74,9 @@ def test_a_key_is_no_part_of_what_a_chat_shows() -> None:
 
 
 def test_unknown_settings_are_named() -> None:
-    with pytest.raises(ConfigError, match="unexpected keyword argument 'heat'"):
+    with pytest.raises(
+        ConfigError, match=r"openai:gpt-5 takes no setting 'heat'; it takes .*effort"
+    ):
         chat_model("openai:gpt-5", settings={"heat": 1})
 
 

@@ -1,13 +1,14 @@
 """The official OpenAI SDK against a real server on loopback, fault by fault."""
 
+import logging
 import traceback
 from collections.abc import Iterator
 
 import anyio
 import pytest
 from model_server import ModelServer, Served
-from s3gym.agents.openai_chat import OpenAIChat
 
+from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import Message, Usage
@@ -251,7 +252,10 @@ async def test_a_schema_goes_along_and_marks_the_name(server: ModelServer) -> No
     assert "response_format" not in chat.arguments
 
 
-async def test_the_key_reaches_the_server_and_nothing_else(server: ModelServer) -> None:
+async def test_the_key_reaches_the_server_and_nothing_else(
+    server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
     served = Served(status=401, message=f"Incorrect API key provided: {KEY}")
     model = server.script([served])
     chat = OpenAIChat(model, base_url=server.openai_url)
@@ -260,6 +264,7 @@ async def test_the_key_reaches_the_server_and_nothing_else(server: ModelServer) 
     await chat.aclose()
     assert server.requests(model)[0].headers["authorization"] == f"Bearer {KEY}"
     shown = "".join(traceback.format_exception(caught.value)) + repr(chat) + chat.name
+    assert KEY not in caplog.text
     assert KEY not in shown + repr(caught.value.args) + repr(vars(caught.value))
     assert "Incorrect API key provided: [key]" in shown
     assert caught.value.__cause__ is None

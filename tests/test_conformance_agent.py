@@ -104,7 +104,7 @@ async def test_an_agent_that_blocks_the_loop_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr("s3gym.testing.agent.LOOP_SECONDS", 0.02)
 
     async def act(turn: Turn) -> Answer:
-        time.sleep(0.05)  # noqa: ASYNC251 - what must be found
+        time.sleep(0.05)
         return ("left", 1.0)
 
     assert "blocked the event loop" in await findings(act)

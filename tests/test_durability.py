@@ -28,7 +28,8 @@ sys.path.insert(0, {tests!r})
 from studies import plan, run_plans
 from test_durability import SlowModelAgent
 log = Path({log!r})
-anyio.run(run_plans, Path({store!r}), [plan("trust", agent=SlowModelAgent, repeat=r) for r in (0, 1)])
+plans = [plan("trust", agent=SlowModelAgent, repeat=repeat) for repeat in (0, 1)]
+anyio.run(run_plans, Path({store!r}), plans)
 """
 
 

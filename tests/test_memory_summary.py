@@ -6,13 +6,13 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from s3gym.contracts.chat import Reply
+from s3gym.errors import BudgetExhaustedError, ConfigError, ModelError, ResponseFormatError
 from s3gym.memory._operations import Book, Operation, apply_operations, read_operations
 from s3gym.memory._tips import MAX_TIPS, Tips, read_tips
 from s3gym.memory.insights import InsightsMemory
 from s3gym.memory.summary import SummaryMemory
-
-from s3gym.contracts.chat import Reply
-from s3gym.errors import BudgetExhaustedError, ConfigError, ModelError, ResponseFormatError
 from s3gym.testing.episodes import make_cue, make_episode
 from s3gym.testing.fakes import Request, ScriptedChat
 from s3gym.tokens import token_counter
@@ -181,7 +181,9 @@ async def test_tips_are_cut_whole_and_never_leave_a_heading_alone(max_tokens: in
 async def test_the_state_of_a_summary_is_json_and_keeps_every_version() -> None:
     memory = await summarised(ScriptedChat([GOOD, "", GOOD]), 3)
     state = json.loads(json.dumps(dict(memory.describe().state)))
-    assert [version["number"] for version in state["versions"]] == [1, 2]
+    assert [version.number for version in memory.versions] == [1, 2]
+    assert state["version"] == 2
+    assert state["before"] == memory.versions[1].before
     assert state["failures"][0]["after"] == 1
 
 

@@ -11,9 +11,12 @@ from s3gym.records import Turn
 from s3gym.seeds import Stream
 
 REFERENCE_PLAYERS: dict[str, str] = {
+    "chess": "s3gym.agents.reference.chess",
     "minesweeper": "s3gym.agents.reference.minesweeper",
     "nullify": "s3gym.agents.reference.nullify",
+    "pvz": "s3gym.agents.reference.pvz",
     "snake": "s3gym.agents.reference.snake",
+    "tetris": "s3gym.agents.reference.tetris",
     "trust": "s3gym.agents.reference.trust",
 }
 """Game -> module with ``choose(turn, stream) -> Move``."""

@@ -25,7 +25,9 @@ def plan_command(
 ) -> None:
     """Show the most episodes, decisions and prompt tokens that each study may take."""
     given.pop("replay")
-    plans = wire(read_config(study_file, given_options(given), overrides)).sweep.plans()
+    plans = wire(
+        read_config(study_file, given_options(given), overrides), offline=True
+    ).sweep.plans()
     total = 0
     for plan in plans:
         schedule = plan.schedule

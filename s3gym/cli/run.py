@@ -14,7 +14,7 @@ from s3gym.api import Result, Sweep
 from s3gym.cli.console import say, say_error
 from s3gym.cli.interrupt import interrupting
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
-from s3gym.cli.parts import Wiring, wire
+from s3gym.cli.parts import Wiring, charge_recorded, wire
 from s3gym.cli.progress import Watcher
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
@@ -70,7 +70,7 @@ def run_command(
     """Run studies: every game x agent x memory x repeat, into a new store."""
     replay = given.pop("replay")
     config = read_config(study_file, given_options(given), overrides)
-    wiring = wire(config, replay)
+    wiring = wire(config, replay, offline=dry_run)
     sweep = wiring.sweep
     plans = sweep.plans()
     if dry_run:
@@ -134,8 +134,7 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay)
-    if not Path(store).exists():
-        file.open_reader(store)
+    charge_recorded(wiring.meter, store)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
     _finish(wiring, watcher, wiring.sweep.resume)
 
@@ -237,13 +236,14 @@ def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
 
 def _say_result(result: Result) -> None:
     outcome = result.outcome
-    done = len(result.studies) - len(outcome.failed) - len(outcome.paused)
+    unfinished = {*outcome.failed, *outcome.refused, *outcome.paused}
+    done = len(result.studies) - len(unfinished)
     say(f"{done} of {len(result.studies)} studies done")
     unread, steps = _unread(result.store)
     say(f"replies that did not parse: {unread} of {steps} ({unread / max(steps, 1):.1%})")
     say(f"store {result.store}")
     say(f"root {result.root or 'not sealed: studies are unfinished'}")
-    for name, reason in outcome.failed.items():
+    for name, reason in (outcome.failed | outcome.refused).items():
         say_error(reason if reason.startswith(name) else f"{name}: {reason}")
     for name in outcome.paused:
         say_error(f"{name}: paused by a service; s3gym resume {result.store}")
@@ -251,7 +251,7 @@ def _say_result(result: Result) -> None:
         say_error(f"{name}: has invalid points; s3gym resume {result.store} tries them again")
     if outcome.failed:
         raise SystemExit(PLUGIN)
-    if outcome.paused or outcome.invalid:
+    if outcome.paused or outcome.invalid or outcome.refused:
         raise SystemExit(SERVICE)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 from statistics import median_low
-from typing import Any
+from typing import Any, NamedTuple
 
 from s3gym import metrics
 from s3gym.records import Usage
@@ -65,7 +65,7 @@ def build_report(
     arm_rows = [by.arm_row(arm, arms[arm], rows[arm], known.get(arm.game)) for arm in arms]
     study_rows = [row for arm in arms for row in rows[arm]]
     return Report(
-        summary=summaries(arm_rows, compared, judging),
+        summary=[str(answer) for answer in answers(arm_rows, compared, judging)],
         studies=study_rows,
         arms=arm_rows,
         comparisons=compared,
@@ -116,27 +116,37 @@ def name_of(row: ArmRow | ComparisonRow | JudgingRow | CostRow) -> str:
     return f"{row.game}, {row.agent}" + (f" [{row.store}]" if row.store else "")
 
 
-def summaries(
+class Answer(NamedTuple):
+    """What a report says first about one game and agent; ``tone`` is a direction or ``""``."""
+
+    name: str
+    tone: str
+    sentences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'; '.join(self.sentences)}."
+
+
+def answers(
     arms: Iterable[ArmRow], compared: Iterable[ComparisonRow], judging: Iterable[JudgingRow]
-) -> list[str]:
-    """Return one sentence per game and agent: does experience help, and is judging right?"""
-    verdicts: dict[str, list[str]] = {}
-    for arm in arms:
-        verdicts.setdefault(name_of(arm), [])
+) -> list[Answer]:
+    """Return per game and agent: does experience help, and is self-judging right?"""
+    found: dict[str, list[ComparisonRow]] = {name_of(arm): [] for arm in arms}
     for row in compared:
-        verdicts[name_of(row)].append(row.verdict)
-    judged = {name_of(row): row for row in judging if not row.memory}
-    sentences = []
-    for name, found in verdicts.items():
-        said = "; ".join(found) or "no control arm: add memory none to say whether experience helps"
-        share = judged[name].judging.agreement
-        also = (
-            ""
-            if share is None
-            else f" Self-scores agree with the verifier on {words.percent(share)} of steps."
-        )
-        sentences.append(f"{name}: {said}.{also}")
-    return sentences
+        found[name_of(row)].append(row)
+    shares = {name_of(row): row.judging.agreement for row in judging if not row.memory}
+    told = []
+    for name, rows in found.items():
+        sentences = [row.verdict for row in rows] or [
+            "no control arm: add memory none to say whether experience helps"
+        ]
+        if (share := shares.get(name)) is not None:
+            sentences.append(
+                f"self-scores agree with the verifier on {words.percent(share)} of the steps"
+            )
+        tones = {row.direction for row in rows} - {"unclear"}
+        told.append(Answer(name, tones.pop() if len(tones) == 1 else "", tuple(sentences)))
+    return told
 
 
 def cost_rows(arms: Arms, compared: Sequence[ComparisonRow], price: Price | None) -> list[CostRow]:
@@ -220,7 +230,7 @@ def warnings(rows: Sequence[StudyRow], compared: Sequence[ComparisonRow]) -> lis
         )
     invalid = sum(len(row.invalid) for row in rows)
     if invalid:
-        found.append(f"{invalid} evaluation points are invalid: left out, neighbours joined")
+        found.append(f"invalid evaluation points: {invalid}; left out, their neighbours joined")
     bad = [row for row in rows if row.unparsed is not None and row.unparsed > 0.05]
     if bad:
         worst = max(row.unparsed or 0 for row in bad)

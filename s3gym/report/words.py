@@ -22,8 +22,8 @@ def percent(share: float | None) -> str:
     if share is None:
         return MISSING
     if 0 < share < 0.1 or 0.99 < share < 1:
-        return f"{share:.1%}".replace("%", " %")
-    return f"{share:.0%}".replace("%", " %")
+        return f"{share:.1%}".replace("%", "\u00a0%")
+    return f"{share:.0%}".replace("%", "\u00a0%")
 
 
 def count(value: float | None) -> str:

@@ -101,6 +101,16 @@ TALL = "1E / " + " / ".join(["*******."] * 7)
             True,
             id="T6",
         ),
+        pytest.param(
+            Phase.EXPLORATION,
+            "8E / *......... / *********.",
+            "I",
+            "10 90",
+            "7E / .........* / .........* / *........*",
+            1,
+            False,
+            id="one row",
+        ),
         pytest.param(Phase.EVALUATION, TALL, "O", "7 0", TALL, 0, True, id="T7"),
         pytest.param(
             Phase.EVALUATION,
@@ -506,7 +516,7 @@ def test_a_plain_player_reaches_its_anchor(name: str, phase: Phase) -> None:
 
 
 def test_the_reference_player_reaches_its_anchor_on_few_boards() -> None:
-    check_anchor(choose, Phase.EVALUATION, SPEC.anchors.reference, 0.7, range(8))
+    check_anchor(choose, Phase.EVALUATION, SPEC.anchors.reference, 0.7, FEW)
 
 
 @pytest.mark.slow

@@ -426,6 +426,16 @@ def test_replaying_a_golden_trace_gives_every_recorded_line(name: str) -> None:
     assert list(replay(SPEC, header, actions, first_state)) == steps
 
 
+def test_the_transcript_of_the_documentation_is_the_hand_worked_trace() -> None:
+    _, steps = trace("tetris.exploration")
+    page = (GOLDEN.parents[1] / "docs/reference/games-tetris.md").read_text()
+    shown = re.findall(r"> Answer: (.*), Score: (.*)\n(.*)\n([^>`]+)", page)
+    assert len(shown) == 3
+    for (action, points, feedback, text), step in zip(shown, steps, strict=False):
+        assert (action, feedback, text.strip()) == (step["action"], step["feedback"], step["text"])
+        assert float(points) == step["reward"]
+
+
 def test_the_picture_of_a_golden_observation_is_the_kept_one() -> None:
     _, steps = trace("tetris.evaluation")
     assert render_svg(steps[-1]["text"]) == (GOLDEN / "tetris.svg").read_text()

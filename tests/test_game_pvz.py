@@ -175,6 +175,13 @@ def test_p16_the_sixty_fourth_turn_is_the_last() -> None:
     assert PLAYBOOK.outcome(played.observations[-1]) == 64
 
 
+def test_a_shorter_cap_shows_in_the_text() -> None:
+    for turns, head in ((9, "Turn 10 of 10, sun 50"), (10, "All 10 turns survived, sun 50")):
+        text = GAME.observe(State(turns=turns), Clock(step=10, max_steps=10))
+        assert text.split("\n")[1] == head
+        assert PLAYBOOK.outcome(text) == turns
+
+
 def test_p19_without_a_plant_the_seventh_turn_is_lethal() -> None:
     start = State(waves=(Wave(1, zombies("N(2,5,4)")),))
     played = play_episode(SPEC, None, Phase.EVALUATION, 1, scripted([""] * 9), start=start)

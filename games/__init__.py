@@ -2,6 +2,7 @@
 
 GAMES: dict[str, str] = {
     "chess": "s3gym.games.chess:SPEC",
+    "chess_duel": "s3gym.games.chess_duel:SPEC",
     "snake": "s3gym.games.snake:SPEC",
     "trust": "s3gym.games.trust:SPEC",
 }

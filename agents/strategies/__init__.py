@@ -5,6 +5,7 @@ They read the observation *text* as a model would and know the printed rules alo
 
 PLAYBOOKS: dict[str, str] = {
     "chess": "s3gym.agents.strategies.chess:PLAYBOOK",
+    "chess_duel": "s3gym.agents.strategies.chess_duel:PLAYBOOK",
     "snake": "s3gym.agents.strategies.snake:PLAYBOOK",
     "trust": "s3gym.agents.strategies.trust:PLAYBOOK",
 }

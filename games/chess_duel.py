@@ -391,7 +391,7 @@ SPEC = StandardSpec(
     version=1,
     options=ChessDuelOptions,
     anchors=Anchors(
-        random=-0.627, reference=0.5, ceiling=(MATE - AHEAD[Phase.EVALUATION][0]) / SCALE
+        random=-0.627, reference=0.499, ceiling=(MATE - AHEAD[Phase.EVALUATION][0]) / SCALE
     ),
     rules_text=rules_text,
     make_setup=make_setup,

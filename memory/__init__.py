@@ -2,6 +2,9 @@
 
 MEMORIES: dict[str, str] = {
     "history": "s3gym.memory.history:HistoryMemory",
+    "insights": "s3gym.memory.insights:InsightsMemory",
     "none": "s3gym.memory.none:NoMemory",
+    "summary": "s3gym.memory.summary:SummaryMemory",
+    "vector": "s3gym.memory.vector:VectorMemory",
 }
 """Name of every built-in memory, and where its class is; called without arguments."""

@@ -15,12 +15,12 @@ Source: S3Gym paper, direct layout; cuts other than ``tail`` are ours.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import fsum, inf
 from typing import Literal, get_args
 
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError
+from s3gym.memory._outcomes import Digest, digest, mean_self_score
 from s3gym.prompts import closing_line, step_lines
 from s3gym.records import Cue, Episode, Recollection, Step
 from s3gym.tokens import token_counter
@@ -28,20 +28,6 @@ from s3gym.tokens import token_counter
 Cut = Literal["tail", "head", "whole"]
 Order = Literal["time", "best"]
 LINE_END, EPISODE_END = "\n", "\n\n"
-
-
-def mean_self_score(episode: Episode) -> float:
-    """Return the mean self-score of an episode's steps, in game points.
-
-    Steps without a self-score and END steps are left out; ``-inf`` when none is left, so that
-    an episode that was never judged ranks last instead of counting as 0.
-    """
-    judged = [
-        step.decision.self_score
-        for step in episode.steps
-        if step.decision.self_score is not None and step.decision.status != "end"
-    ]
-    return fsum(judged) / len(judged) if judged else -inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +46,7 @@ class _Shelf:
     ordinals: list[int] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     means: list[float] = field(default_factory=list)
+    digests: list[Digest] = field(default_factory=list)
 
     def add(self, episode: Episode, counter: TokenCounter) -> None:
         if not episode.steps:
@@ -80,6 +67,7 @@ class _Shelf:
         self.ids.append(episode.id)
         self.ordinals.append(episode.ordinal)
         self.means.append(mean_self_score(episode))
+        self.digests.append(digest(episode))
         self.starts.append(start)
 
 
@@ -131,10 +119,10 @@ class HistoryView:
         )
 
     def describe(self) -> MemorySnapshot:
-        """Return all that is kept, uncut; agents read it through ``recall``."""
+        """Return one line per episode: the steps word for word are in the store's episodes."""
         shelf, whole = self.shelf, [_Piece(0, self.n_steps)] if self.n_steps else []
         return MemorySnapshot(
-            text=self._text(whole),
+            text="\n".join(item.line() for item in shelf.digests[: self.n_episodes]),
             sources=tuple(sorted(shelf.ids[: self.n_episodes])),
             state={
                 "backend": "history",
@@ -291,7 +279,7 @@ class HistoryMemory:
         return self._view()
 
     def describe(self) -> MemorySnapshot:
-        """Return all that is kept, uncut."""
+        """Return one line per episode."""
         return self._view().describe()
 
     def _view(self) -> HistoryView:

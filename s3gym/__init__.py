@@ -1,1 +1,51 @@
 """Does experience make an agent better? s3gym answers by measurement."""
+
+from s3gym.api import Result, Study, Sweep
+from s3gym.contracts.agent import Agent, Forkable
+from s3gym.contracts.chat import ChatModel, Reply
+from s3gym.contracts.memory import Memory, MemoryReader, MemorySnapshot
+from s3gym.errors import ConfigError, PluginError, S3GymError, ServiceError, StoreError
+from s3gym.records import (
+    Cue,
+    Decision,
+    Episode,
+    Message,
+    Observation,
+    Phase,
+    Recollection,
+    Step,
+    Turn,
+    Usage,
+)
+from s3gym.replies import parse_reply
+from s3gym.schedule import Schedule
+
+__all__ = [
+    "Agent",
+    "ChatModel",
+    "ConfigError",
+    "Cue",
+    "Decision",
+    "Episode",
+    "Forkable",
+    "Memory",
+    "MemoryReader",
+    "MemorySnapshot",
+    "Message",
+    "Observation",
+    "Phase",
+    "PluginError",
+    "Recollection",
+    "Reply",
+    "Result",
+    "S3GymError",
+    "Schedule",
+    "ServiceError",
+    "Step",
+    "StoreError",
+    "Study",
+    "Sweep",
+    "Turn",
+    "Usage",
+    "parse_reply",
+]

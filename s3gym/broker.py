@@ -17,6 +17,9 @@ from s3gym.records import Message
 from s3gym.store.ledger import request_hash
 from s3gym.store.store import Store, now
 
+CHARACTERS_PER_TOKEN = 3
+"""For the estimate that a rate of tokens per minute starts from; the usage corrects it."""
+
 
 class CallMismatchError(StoreError):
     """A recorded call was asked again with another request."""
@@ -25,17 +28,17 @@ class CallMismatchError(StoreError):
 class Limits(Protocol):
     """Keeps every endpoint's limits, retries and the run's budgets."""
 
-    async def call(self, chat: ChatModel, send: Callable[[], Awaitable[Reply]]) -> Reply:
-        """Send a request when the limits of the model's endpoint allow it."""
+    async def call(
+        self, chat: ChatModel, send: Callable[[], Awaitable[Reply]], *, tokens: int
+    ) -> Reply:
+        """Send a request when the limits of the model's endpoint allow it.
+
+        Args:
+            chat: The model.
+            send: Makes one attempt.
+            tokens: Estimate of the prompt's tokens.
+        """
         ...
-
-
-class Unlimited:
-    """Sends at once: for studies without a metered endpoint."""
-
-    async def call(self, chat: ChatModel, send: Callable[[], Awaitable[Reply]]) -> Reply:
-        """Send the request."""
-        return await send()
 
 
 class StudyBroker:
@@ -80,7 +83,9 @@ class StudyBroker:
             return reply
         started = now()
         reply = await self._limits.call(
-            chat, lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed)
+            chat,
+            lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed),
+            tokens=sum(len(message.content) for message in messages) // CHARACTERS_PER_TOKEN,
         )
         if reply.usage.calls == 0:
             reply = replace(reply, usage=replace(reply.usage, calls=1))

@@ -64,10 +64,18 @@ class ModelError(ServiceError):
     Attributes:
         retryable: Whether the same request may succeed later.
         retry_after: Seconds that the service asked to wait, or ``None``.
+        status: HTTP status of the answer, or ``None`` when there was no answer.
     """
 
-    def __init__(self, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
-        self.retryable, self.retry_after = retryable, retry_after
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after: float | None = None,
+        status: int | None = None,
+    ) -> None:
+        self.retryable, self.retry_after, self.status = retryable, retry_after, status
         super().__init__(message)
 
 

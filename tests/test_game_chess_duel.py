@@ -17,13 +17,13 @@ from pydantic import ValidationError
 
 from s3gym.agents.pictures.chess_duel import render_svg
 from s3gym.agents.reading import chess_board
-from s3gym.agents.reading.chess_duel import View, parse, render, squares
+from s3gym.agents.reading.chess_duel import ChessDuelView, read, squares
 from s3gym.agents.reference.chess_duel import choose as reference
 from s3gym.agents.strategies.chess_duel import PLAYBOOK
 from s3gym.contracts.game import Clock, Transition
 from s3gym.errors import InvalidActionError, MissingExtraError, ServiceError
 from s3gym.games import chess_duel
-from s3gym.games._chess_opponent import best_reply
+from s3gym.games._chess_opponent import MATE, best_reply
 from s3gym.games.chess_duel import SPEC, ChessDuelOptions, State, points
 from s3gym.records import Phase
 from s3gym.seeds import EpisodeSeeds, Stream
@@ -333,14 +333,14 @@ def walk(seed: int, n: int) -> State:
     return state
 
 
-@settings(deadline=None, max_examples=25)
-@given(seed=st.integers(0, 2**63 - 1), n=st.integers(0, 30), listed=st.booleans())
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 2**63 - 1), n=st.integers(0, 15), listed=st.booleans())
 def test_an_observation_reads_back_to_itself(seed: int, n: int, listed: bool) -> None:
     state = walk(seed, n)
     game = SPEC.setup(ChessDuelOptions(list_moves=listed), Phase.EVALUATION).game
     text = game.observe(state, Clock(step=3, max_steps=40))
-    view = parse(text)
-    assert render(view) == text
+    view = read(text)
+    assert view.render() == text
     assert all(line == line.rstrip() for line in text.split("\n"))
     board = chess.Board(state.fen)
     assert view.board == squares(board.fen())
@@ -354,9 +354,9 @@ def test_an_observation_reads_back_to_itself(seed: int, n: int, listed: bool) ->
 def test_a_board_that_differs_from_its_fen_is_refused() -> None:
     text = EVALUATION.game.observe(at(FIRST), CLOCK)
     with pytest.raises(ValueError, match="different positions"):
-        parse(text.replace("2 P P P P P P P P 2", "2 P P P . P P P P 2"))
+        read(text.replace("2 P P P P P P P P 2", "2 P P P . P P P P 2"))
     with pytest.raises(ValueError, match="expected"):
-        parse("hello")
+        read("hello")
 
 
 @settings(deadline=None, max_examples=40)
@@ -394,7 +394,7 @@ def test_the_picture_is_the_one_that_was_looked_at() -> None:
 def test_the_strategies_know_the_printed_scale() -> None:
     from s3gym.agents.strategies import chess_duel as plain
 
-    assert (plain.MATE, plain.SCALE) == (chess_duel.MATE, chess_duel.SCALE)
+    assert (plain.MATE, plain.SCALE) == (MATE, chess_duel.SCALE)
     assert plain.MOST_MATERIAL == chess_duel.MOST_MATERIAL
 
 
@@ -492,7 +492,7 @@ def test_an_engine_that_is_not_there_is_a_failed_service() -> None:
 
 # Players
 
-SPREAD = {"random": 0.215, "reference": 0.2}
+SPREAD = {"random": 0.215, "reference": 0.213}
 """Standard deviation of an episode's score, in game points."""
 
 
@@ -602,6 +602,6 @@ def test_the_golden_traces_are_there() -> None:
 
 
 def test_a_view_of_another_game_is_refused_by_the_picture() -> None:
-    assert isinstance(parse(EVALUATION.game.observe(at(FIRST), CLOCK)), View)
+    assert isinstance(read(EVALUATION.game.observe(at(FIRST), CLOCK)), ChessDuelView)
     with pytest.raises(ValueError, match="expected"):
         render_svg("Board 15x15")

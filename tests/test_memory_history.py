@@ -6,10 +6,10 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from s3gym.memory.history import HistoryMemory
-from s3gym.memory.none import NoMemory
 
 from s3gym.errors import ConfigError
+from s3gym.memory.history import HistoryMemory
+from s3gym.memory.none import NoMemory
 from s3gym.records import Episode
 from s3gym.testing.episodes import make_cue, make_episode, make_step
 from s3gym.tokens import EstimatedTokens, token_counter

@@ -35,7 +35,7 @@ SIDE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class ChessDuelView:
     """What an observation shows.
 
     Attributes:
@@ -58,8 +58,19 @@ class View:
         """Return whether the rules have ended the game."""
         return self.status not in (TO_MOVE, IN_CHECK)
 
+    def render(self) -> str:
+        """Return the observation that reads as this view: ``read(text).render() == text``."""
+        lines = [f"Step {self.step} of {self.max_steps}: {self.status}", STATE_HEADER, FILES]
+        for index in range(SIDE):
+            row = " ".join(self.board[SIDE * index : SIDE * (index + 1)])
+            lines.append(f"{SIDE - index} {row} {SIDE - index}")
+        lines += [FILES, f"FEN: {self.fen}"]
+        if self.legal is not None:
+            lines.append(f"Legal moves ({len(self.legal)}): {' '.join(self.legal)}")
+        return "\n".join(lines)
 
-def parse(text: str) -> View:
+
+def read(text: str) -> ChessDuelView:
     """Read an observation.
 
     Raises:
@@ -89,7 +100,7 @@ def parse(text: str) -> View:
         legal = tuple(found[2].split()) if found else ()
         if found is None or len(legal) != int(found[1]) or found[2] != " ".join(legal):
             raise ValueError(f"expected the legal moves, got {lines[13][:80]!a}")
-    return View(
+    return ChessDuelView(
         step=int(header[1]),
         max_steps=int(header[2]),
         status=header[3],
@@ -103,15 +114,3 @@ def squares(fen: str) -> str:
     """Return the 64 squares of a position, a8 first."""
     placement = fen.partition(" ")[0].replace("/", "")
     return "".join(EMPTY * int(sign) if sign.isdigit() else sign for sign in placement)
-
-
-def render(view: View) -> str:
-    """Return the observation that reads as ``view``: ``render(parse(text)) == text``."""
-    lines = [f"Step {view.step} of {view.max_steps}: {view.status}", STATE_HEADER, FILES]
-    for index in range(SIDE):
-        row = " ".join(view.board[SIDE * index : SIDE * (index + 1)])
-        lines.append(f"{SIDE - index} {row} {SIDE - index}")
-    lines += [FILES, f"FEN: {view.fen}"]
-    if view.legal is not None:
-        lines.append(f"Legal moves ({len(view.legal)}): {' '.join(view.legal)}")
-    return "\n".join(lines)

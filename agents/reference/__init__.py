@@ -13,7 +13,11 @@ from s3gym.seeds import Stream
 REFERENCE_PLAYERS: dict[str, str] = {
     "chess": "s3gym.agents.reference.chess",
     "chess_duel": "s3gym.agents.reference.chess_duel",
+    "minesweeper": "s3gym.agents.reference.minesweeper",
+    "nullify": "s3gym.agents.reference.nullify",
+    "pvz": "s3gym.agents.reference.pvz",
     "snake": "s3gym.agents.reference.snake",
+    "tetris": "s3gym.agents.reference.tetris",
     "trust": "s3gym.agents.reference.trust",
 }
 """Game -> module with ``choose(turn, stream) -> Move``."""

@@ -6,7 +6,7 @@ library. Never a learner.
 
 from s3gym.agents.reading import chess_board
 from s3gym.agents.reading.chess_board import EMPTY, SIDE, VALUES, balance, played
-from s3gym.agents.reading.chess_duel import parse
+from s3gym.agents.reading.chess_duel import read
 from s3gym.agents.strategies.chess_duel import END, MATE, SCALE, listed, points
 from s3gym.agents.strategies.playbook import Move
 from s3gym.records import Turn
@@ -19,8 +19,8 @@ INFINITE = 1_000.0
 
 def choose(turn: Turn, stream: Stream) -> Move:
     """Return the move with the best worst case."""
-    view = parse(turn.observation.text)
-    earlier = {parse(step.observation.text).board for step in turn.trail} | {view.board}
+    view = read(turn.observation.text)
+    earlier = {read(step.observation.text).board for step in turn.trail} | {view.board}
     options = []
     for uci in listed(view):
         after = played(view.board, chess_board.read_move(uci))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from s3gym.agents.reading import chess_board
 from s3gym.agents.reading.chess_board import VALUES, Move, balance, played
-from s3gym.agents.reading.chess_duel import LOST, WON, View, parse
+from s3gym.agents.reading.chess_duel import LOST, WON, ChessDuelView, read
 from s3gym.agents.strategies import playbook
 from s3gym.agents.strategies.playbook import Chooser, Playbook
 from s3gym.records import Turn
@@ -26,7 +26,7 @@ def points(board: str) -> int:
     return max(-MOST_MATERIAL, min(MOST_MATERIAL, balance(board)))
 
 
-def listed(view: View) -> tuple[str, ...]:
+def listed(view: ChessDuelView) -> tuple[str, ...]:
     """Return White's legal moves in UCI, worked out from the board when they are not listed."""
     if view.legal is not None:
         return view.legal
@@ -68,7 +68,7 @@ def _best(worth: Worth, expected: Worth) -> Chooser:
     """Return the strategy that plays the move of most worth; ties are drawn."""
 
     def choose(turn: Turn, stream: Stream) -> playbook.Move:
-        view = parse(turn.observation.text)
+        view = read(turn.observation.text)
         values = {uci: worth(view.board, chess_board.read_move(uci)) for uci in listed(view)}
         if not values:
             return playbook.Move(action=END, self_score=0.0)
@@ -86,7 +86,7 @@ def outcome(text: str) -> float:
     A won game is worth 40/60, a lost one -40/60, a drawn one 0, any other its material.
     """
     try:
-        view = parse(text)
+        view = read(text)
     except ValueError:
         return 0.0
     if view.over:

@@ -26,6 +26,10 @@ from s3gym.records import (
 )
 from s3gym.store.chain import canonical, digest, link
 
+REPLY_COLUMNS = (
+    "request_hash, reply, finish, model, request_id, input_tokens, cached_tokens, output_tokens, "
+    "reasoning_tokens"
+)
 NOTHING = ""
 """The recollection column of a step that recalled nothing."""
 
@@ -351,27 +355,13 @@ class Ledger:
     def call(self, site: CallSite, purpose: str, attempt: int) -> tuple[str, Reply] | None:
         """Return (request hash, reply) of a recorded call, or ``None``."""
         row = self._db.execute(
-            "SELECT request_hash, reply, finish, model, request_id, input_tokens, cached_tokens, "
-            "output_tokens, reasoning_tokens FROM calls WHERE study = ? AND place = ? AND step = ? "
-            "AND purpose = ? AND attempt = ?",
+            f"SELECT {REPLY_COLUMNS} FROM calls "
+            "WHERE study = ? AND place = ? AND step = ? AND purpose = ? AND attempt = ?",
             (site.study, site.place, site.step, purpose, attempt),
         ).fetchone()
         if row is None:
             return None
-        usage = Usage(
-            calls=1,
-            input_tokens=row[5],
-            cached_tokens=row[6],
-            output_tokens=row[7],
-            reasoning_tokens=row[8],
-        )
-        return str(row[0]), Reply(
-            text=row[1],
-            finish=cast(Finish, row[2]),
-            usage=usage,
-            model=row[3],
-            request_id=row[4],
-        )
+        return str(row[0]), _reply(row)
 
 
 def message_hash(message: Message) -> str:
@@ -400,3 +390,30 @@ def _step(row: Sequence[Any], observation: Observation) -> Step:
         ),
         outcome=Observation(text=row[10], feedback=row[11], done=bool(row[12])),
     )
+
+
+def _reply(row: Sequence[Any]) -> Reply:
+    """Return the reply of a row of ``REPLY_COLUMNS``."""
+    return Reply(
+        text=row[1],
+        finish=cast(Finish, row[2]),
+        usage=Usage(
+            calls=1,
+            input_tokens=row[5],
+            cached_tokens=row[6],
+            output_tokens=row[7],
+            reasoning_tokens=row[8],
+        ),
+        model=row[3],
+        request_id=row[4],
+    )
+
+
+def recorded_replies(db: sqlite3.Connection) -> dict[str, Reply]:
+    """Return every recorded reply by the hash of its request, for a replay without a network."""
+    return {
+        row[0]: _reply(row)
+        for row in db.execute(
+            f"SELECT {REPLY_COLUMNS} FROM calls ORDER BY study, place, step, purpose, attempt"
+        )
+    }

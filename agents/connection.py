@@ -1,0 +1,252 @@
+"""What the chat models over an official SDK share: keys, addresses, clients, failures.
+
+Both SDKs come from one generator, so their clients and exceptions have the same shape. Their own
+retries are off: ``s3gym.limits`` is the one retry layer. Nothing that leaves this module holds
+the key: not a name, not a message, not the context of an exception.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from importlib import import_module
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.lowlevel import current_token
+from pydantic import ValidationError
+
+from s3gym.errors import ConfigError, ModelError
+
+RETRYABLE = frozenset({408, 409, 429})
+LONGEST_MESSAGE = 500
+SPENT = ("insufficient_quota", "billing_hard_limit_reached")
+"""Codes of a 429 that no waiting cures."""
+
+
+def retryable_status(status: int) -> bool:
+    """Return whether the same request may succeed later: 408, 409, 429 and 5xx."""
+    return status in RETRYABLE or status >= 500
+
+
+class Connection:
+    """An SDK client that is made when it is first needed, once per event loop.
+
+    Args:
+        sdk: Import name of the SDK; it is imported on first use, in a worker thread.
+        client: Name of its asynchronous client class.
+        provider: Name for messages.
+        base_url: Address of the server, or ``None`` for the provider's own.
+        api_key_env: Environment variable that holds the key.
+        needs_key: Whether a missing key is an error; servers at home often take none.
+        timeout: Seconds without a byte before a call is given up.
+
+    Raises:
+        ConfigError: The address is no http address, or has a password or a query in it.
+    """
+
+    def __init__(
+        self,
+        sdk: str,
+        client: str,
+        *,
+        provider: str,
+        default_url: str,
+        base_url: str | None,
+        api_key_env: str,
+        needs_key: bool,
+        timeout: float,
+    ) -> None:
+        self.provider, self.api_key_env = provider, api_key_env
+        self.endpoint = default_url if base_url is None else checked_url(base_url)
+        self._sdk, self._class = sdk, client
+        self._base_url, self._needs_key, self._timeout = base_url, needs_key, timeout
+        self._client: Any = None
+        self._loop: object = None
+        self.sdk: Any = None
+
+    def key(self) -> str:
+        """Return the key; ``"none"`` where the server needs none.
+
+        Raises:
+            ConfigError: The environment variable is not set.
+        """
+        key = os.environ.get(self.api_key_env, "").strip()
+        if key:
+            return key
+        if self._needs_key:
+            raise ConfigError(
+                f"{self.provider} needs a key: expected it in the environment variable "
+                f"{self.api_key_env}, which is not set"
+            )
+        return "none"
+
+    async def client(self) -> Any:
+        """Return the SDK's client for the running event loop."""
+        key = self.key()
+        if self.sdk is None:
+            self.sdk = await anyio.to_thread.run_sync(import_module, self._sdk)
+        loop = current_token()
+        if self._client is None or self._loop != loop:
+            self._client = getattr(self.sdk, self._class)(
+                api_key=key, base_url=self.endpoint, max_retries=0, timeout=self._timeout
+            )
+            self._loop = loop
+        return self._client
+
+    async def send(self, request: Callable[[Any], Any]) -> Any:
+        """Send one request and return the SDK's raw response.
+
+        Args:
+            request: From the client to an awaitable of a raw response.
+
+        Raises:
+            ModelError: The request failed.
+        """
+        client = await self.client()
+        try:
+            return await request(client)
+        except self.sdk.APIError as error:
+            failure = self._failure(error)
+        raise failure  # outside the handler: the SDK's error holds the request, and it the key
+
+    async def aclose(self) -> None:
+        """Close the client; a later call makes a new one."""
+        client, self._client = self._client, None
+        if client is not None and self._loop == current_token():
+            await client.close()
+
+    def failure(
+        self,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after: float | None = None,
+        status: int | None = None,
+    ) -> ModelError:
+        """Return an error that names the endpoint; the key is blotted out of the message."""
+        return ModelError(
+            self.blotted(f"{self.provider} at {self.endpoint} {message}"),
+            retryable=retryable,
+            retry_after=retry_after,
+            status=status,
+        )
+
+    def malformed(self, error: ValidationError, expected: str) -> ModelError:
+        """Return the error for a body that is not what was expected; retryable."""
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "its body"
+        return self.failure(
+            f"answered 200, but with no {expected}: {where}: {fault['msg']}",
+            retryable=True,
+            status=200,
+        )
+
+    def blotted(self, text: str) -> str:
+        """Return the text without the key, in one line of bounded length."""
+        key = os.environ.get(self.api_key_env, "").strip()
+        clean = text.replace(key, "[key]") if key else text
+        clean = " ".join(clean.split())
+        return clean if len(clean) <= LONGEST_MESSAGE else f"{clean[:LONGEST_MESSAGE]}..."
+
+    def _failure(self, error: Any) -> ModelError:
+        status = getattr(error, "status_code", None)
+        if isinstance(error, self.sdk.APITimeoutError):
+            return self.failure("did not answer in time", retryable=True)
+        if isinstance(error, self.sdk.APIConnectionError):
+            cause = error.__cause__
+            detail = f": {type(cause).__name__}: {cause}" if cause else ""
+            return self.failure(f"could not be reached{detail}", retryable=True)
+        if status is None:
+            return self.failure(f"failed: {error.message}", retryable=False)
+        message, code = said(error.body, error.message)
+        request = getattr(error, "request_id", None)
+        return self.failure(
+            f"answered {status}: {message}" + (f" (request {request})" if request else ""),
+            retryable=retryable_status(status) and code not in SPENT,
+            retry_after=retry_after(error.response.headers),
+            status=status,
+        )
+
+
+def checked_url(url: str) -> str:
+    """Return an address that may be shown and stored.
+
+    Raises:
+        ConfigError: It is no http address, or holds a password or a query.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"expected a base URL such as 'http://localhost:8000/v1', got {parts.scheme!r} as its "
+            f"scheme and {parts.hostname!r} as its host"
+        )
+    if parts.username or parts.password or parts.query:
+        raise ConfigError(
+            f"the base URL of {parts.hostname} holds a user name, a password or a query; it is "
+            f"stored and shown, so put the key into an environment variable and name that one"
+        )
+    return url.rstrip("/")
+
+
+def said(body: object, default: str) -> tuple[str, str]:
+    """Return a provider's own error message, and its code, out of an error body."""
+    if isinstance(body, Mapping):
+        inner = body.get("error", body)
+        if isinstance(inner, Mapping):
+            message = inner.get("message")
+            return str(message or default), str(inner.get("code") or inner.get("type") or "")
+        if isinstance(inner, str):
+            return inner, ""
+    return default, ""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return how many seconds a server asks to wait; a date counts from the server's own clock."""
+    exact = _seconds(headers.get("retry-after-ms", ""))
+    if exact is not None:
+        return exact / 1000
+    given = headers.get("retry-after", "")
+    seconds = _seconds(given)
+    if seconds is not None or not given:
+        return seconds
+    try:
+        wait = parsedate_to_datetime(given) - parsedate_to_datetime(headers.get("date", ""))
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, wait.total_seconds())
+
+
+def _seconds(text: str) -> float | None:
+    plain = text.strip()
+    return float(plain) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", plain) else None
+
+
+def visible(text: str) -> str:
+    """Return a reply without the reasoning that some servers leave in it as ``<think>`` text."""
+    head = text.lstrip()
+    if not head.startswith("<think>"):
+        return text
+    _, closed, answer = head.rpartition("</think>")
+    return answer.lstrip() if closed else ""
+
+
+def shown_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return request arguments as part of a chat model's name, sorted."""
+    return "".join(f" {name}={value}" for name, value in sorted(arguments.items()))
+
+
+def with_hint(error: ModelError, sent: Mapping[str, Any]) -> ModelError:
+    """Return the error, with what to do about it when it names an argument that was sent."""
+    if error.status not in (400, 422):
+        return error
+    named = [name for name in sent if f"'{name}'" in str(error) or f" {name} " in f" {error} "]
+    if not named:
+        return error
+    return ModelError(
+        f"{error}; s3gym sent {named[0]}, which this model or server does not take in this form: "
+        f"leave it out or change it",
+        retryable=False,
+        status=error.status,
+    )

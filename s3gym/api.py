@@ -1,0 +1,295 @@
+"""What a user's program calls: ``Study`` for one cell, ``Sweep`` for many.
+
+Both put plans together, open the store, run, and give back a ``Result`` that reads the store.
+"""
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from s3gym.broker import Limits
+from s3gym.catalog import find_agent, find_game, find_memory
+from s3gym.config import validated
+from s3gym.contracts.chat import ChatModel
+from s3gym.contracts.game import GameSpec, Options
+from s3gym.errors import ConfigError, StoreError
+from s3gym.parts import AgentPart, MemoryPart
+from s3gym.provenance import provenance
+from s3gym.schedule import Schedule
+from s3gym.seeds import SEED_BITS, SeedPlan, derive
+from s3gym.store import file
+from s3gym.store.store import Store
+from s3gym.store.verdicts import VerdictLog, store_root
+from s3gym.study import Event, StudyPlan
+from s3gym.sweep import SIDE_BY_SIDE, Outcome, add_studies, run_sweep
+from s3gym.tokens import token_counter
+
+Point = tuple[int, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run left: its store, and how its studies ended.
+
+    Attributes:
+        store: Path of the store; report and audit read it.
+        root: Hash over all sealed studies; ``None`` while any is unfinished.
+        outcome: Failed, paused and invalid studies.
+        studies: Ids of the studies, in the order in which they were planned.
+    """
+
+    store: Path
+    root: str | None
+    outcome: Outcome
+    studies: tuple[str, ...]
+
+    def curves(self) -> dict[str, list[Point]]:
+        """Return the learning curve of every study: [(checkpoint, mean score | None), ...]."""
+        with _reading(self.store) as log:
+            return {study: [*log.curve(study)] for study in self.studies}
+
+    @property
+    def curve(self) -> list[Point]:
+        """The mean learning curve over all studies: [(checkpoint, mean score | None), ...]."""
+        sums: dict[int, list[float]] = {}
+        for points in self.curves().values():
+            for checkpoint, score in points:
+                if score is not None:
+                    sums.setdefault(checkpoint, []).append(score)
+        return [
+            (checkpoint, sum(sums[checkpoint]) / len(sums[checkpoint]))
+            for checkpoint in sorted(sums)
+        ]
+
+
+class _reading:
+    def __init__(self, path: Path) -> None:
+        self._connection = file.open_reader(path)
+
+    def __enter__(self) -> VerdictLog:
+        return VerdictLog(self._connection)
+
+    def __exit__(self, *details: object) -> None:
+        self._connection.close()
+
+
+def seed_plan(seed: int | None, salt: str | None, schedule: Schedule) -> SeedPlan:
+    """Return the seeds of a run.
+
+    With a seed everything is reproducible, the salt of the evaluation seeds included. Without
+    one, seed and salt are drawn from the system and stand in the store only.
+    """
+    root = secrets.randbits(SEED_BITS) if seed is None else seed
+    if salt is None:
+        salt = secrets.token_hex(16) if seed is None else f"{derive('salt', root):x}"
+    return SeedPlan(root=root, salt=salt, fresh_evaluation_seeds=schedule.fresh_evaluation_seeds)
+
+
+@dataclass(kw_only=True)
+class Sweep:
+    """Games x agents x memories x repeats, in one store.
+
+    Args:
+        games: Names or ``GameSpec`` values.
+        agents: Names, classes, factories, instances or functions of a turn.
+        memories: Names, classes or factories.
+        repeats: Studies per cell; each has seeds of its own.
+        schedule: Budget of each study.
+        seed: Root seed; drawn when it is missing.
+        store: File to write; by default a new one under ``runs/``.
+        options: Game name -> its switches.
+        limits: Limits of model endpoints, and the run's budget; see ``s3gym.meter``.
+        memory_chat: Chat model that writes summaries and insights; by default the agent's own.
+        at_most: Studies side by side.
+        on_event: Told what happens.
+        settings: Further settings that fix the results; kept in every study's specification.
+    """
+
+    games: Sequence[str | GameSpec] = ("trust",)
+    agents: Sequence[object] = ("strategist",)
+    memories: Sequence[object] = ("none", "history")
+    repeats: int = 3
+    schedule: Schedule = field(default_factory=Schedule)
+    seed: int | None = None
+    salt: str | None = None
+    store: str | Path | None = None
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    limits: Limits | None = None
+    memory_chat: ChatModel | None = None
+    at_most: int = SIDE_BY_SIDE
+    on_event: Callable[[Event], None] | None = None
+    interrupt: Callable[[str], None] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def plans(self) -> list[StudyPlan]:
+        """Return the plan of every study, without touching a disk.
+
+        Raises:
+            ConfigError: A name, option or part is wrong, or two parts share a name.
+        """
+        games = [find_game(game) for game in self.games]
+        agents = [find_agent(agent) for agent in self.agents]
+        memories = [find_memory(memory) for memory in self.memories]
+        _must_differ("game", [game.name for game in games])
+        _must_differ("agent", [agent.name for agent in agents])
+        _must_differ("memory", [memory.name for memory in memories])
+        _own_needs_forkable(agents, memories)
+        unknown = sorted(set(self.options) - {game.name for game in games})
+        if unknown:
+            raise ConfigError(f"games.{unknown[0]}: this game is not part of the run")
+        if self.repeats < 1:
+            raise ConfigError(f"repeats: expected at least 1, got {self.repeats!r}")
+        seeds = seed_plan(self.seed, self.salt, self.schedule)
+        return [
+            StudyPlan(
+                game=game,
+                options=game_options(game, self.options.get(game.name, {})),
+                agent=agent,
+                memory=memory.written_by(self.memory_chat or agent.chat),
+                repeat=repeat,
+                schedule=self.schedule,
+                seeds=seeds,
+                counter=token_counter(),
+                settings=json.dumps(dict(self.settings), sort_keys=True),
+            )
+            for game in games
+            for agent in agents
+            for memory in memories
+            for repeat in range(self.repeats)
+        ]
+
+    async def run(self) -> Result:
+        """Run every study into a new store and return what came out.
+
+        Raises:
+            ConfigError: Something about the run is wrong; nothing was written.
+            StoreError: The store exists or cannot be written.
+        """
+        plans = self.plans()
+        path = Path(self.store) if self.store is not None else default_store(plans)
+        with Store.create(path) as store:
+            with store.transaction():
+                store.verdicts.set_secret("root_seed", str(plans[0].seeds.root))
+                store.verdicts.set_secret("salt", plans[0].seeds.salt)
+            store.note_provenance(**provenance())
+            add_studies(store, plans)
+            return await self._finish(plans, store)
+
+    async def resume(self) -> Result:
+        """Take up an unfinished store with the same parts, or add studies to it.
+
+        Raises:
+            ConfigError: The store holds a study that these parts do not fit.
+            StoreError: There is no such store, or another process writes to it.
+        """
+        if self.store is None:
+            raise ConfigError("resume needs the path of a store")
+        with Store.open(self.store) as store:
+            plans = fitting_plans(self, store)
+            return await self._finish(plans, store)
+
+    async def _finish(self, plans: Sequence[StudyPlan], store: Store) -> Result:
+        outcome = await run_sweep(
+            plans,
+            store,
+            limits=self.limits,
+            at_most=self.at_most,
+            on_event=self.on_event,
+            interrupt=self.interrupt,
+        )
+        return Result(
+            store=store.path,
+            root=store_root(store.connection),
+            outcome=outcome,
+            studies=tuple(plan.id for plan in plans),
+        )
+
+    def run_sync(self) -> Result:
+        """Run without an event loop of one's own. See ``run``."""
+        return anyio.run(self.run)
+
+    def resume_sync(self) -> Result:
+        """Resume without an event loop of one's own. See ``resume``."""
+        return anyio.run(self.resume)
+
+
+class Study(Sweep):
+    """One game, one agent and one memory, repeated.
+
+    Args:
+        game: Name or ``GameSpec``.
+        agent: Name, class, factory, instance or function of a turn.
+        memory: Name, class or factory.
+        others: What ``Sweep`` takes: ``schedule``, ``seed``, ``repeats``, ``store``, ...
+    """
+
+    def __init__(
+        self, *, game: str | GameSpec, agent: object, memory: object = "none", **others: Any
+    ) -> None:
+        super().__init__(games=(game,), agents=(agent,), memories=(memory,), **others)
+
+
+def game_options(game: GameSpec, values: Mapping[str, Any], source: str = "options") -> Options:
+    """Return a game's switches; raises ``ConfigError`` that names the wrong one."""
+    options = validated(game.options, values, source, f"games.{game.name}")
+    if not isinstance(options, Options):
+        raise ConfigError(f"game {game.name!r}: its options are no Options")
+    return options
+
+
+def default_store(plans: Sequence[StudyPlan]) -> Path:
+    """Return a new file name under ``runs/``."""
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    first = plans[0]
+    return Path("runs") / f"{first.game.name}-{first.agent.name}-{stamp}.db"
+
+
+def fitting_plans(sweep: Sweep, store: Store) -> list[StudyPlan]:
+    """Return the plans of a sweep with the store's seeds; new ones are added to the store.
+
+    Raises:
+        ConfigError: A recorded study has another specification than its plan.
+    """
+    root, salt = store.verdicts.secret("root_seed"), store.verdicts.secret("salt")
+    if root is None or salt is None:
+        raise StoreError(f"{store.path}: its seeds are missing")
+    sweep.seed, sweep.salt = int(root), salt
+    plans = sweep.plans()
+    known = dict(store.connection.execute("SELECT id, spec FROM studies").fetchall())
+    for plan in plans:
+        recorded = known.get(plan.id)
+        if recorded is not None and recorded != plan.spec():
+            raise ConfigError(f"{store.path}: {plan.id}: {_difference(recorded, plan.spec())}")
+    add_studies(store, [plan for plan in plans if plan.id not in known])
+    return plans
+
+
+def _difference(recorded: str, given: str) -> str:
+    old, new = json.loads(recorded), json.loads(given)
+    for key in sorted({*old, *new}):
+        if old.get(key) != new.get(key):
+            return f"the store has {key} {old.get(key)!r}, but this run has {new.get(key)!r}"
+    return "the specifications differ"
+
+
+def _own_needs_forkable(agents: Iterable[AgentPart], memories: Iterable[MemoryPart]) -> None:
+    if not any(memory.own for memory in memories):
+        return
+    for agent in agents:
+        if agent.forkable is None:
+            raise ConfigError(
+                f"memory 'own' needs an agent that owns its memory (fork and learn); agent "
+                f"{agent.name!r} does not"
+            )
+
+
+def _must_differ(kind: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two {kind} parts are called {name!r}; give each a name of its own")

@@ -1,0 +1,112 @@
+"""Barrier and isolation: prompts hold learner-side rows alone, memory exploration alone."""
+
+import json
+import sqlite3
+from typing import Any
+
+from s3gym.audit.findings import Audit
+from s3gym.errors import S3GymError
+from s3gym.records import LAYOUTS, Observation, Phase, Turn
+from s3gym.store.ledger import Ledger, RecordedStep, message_hash
+from s3gym.text import shorten
+
+
+def check_isolation(db: sqlite3.Connection, audit: Audit) -> None:
+    """What was recalled comes from earlier exploration episodes of the same study."""
+    exploration = {
+        row[0]: (row[1], row[2])
+        for row in db.execute("SELECT id, study, ordinal FROM episodes WHERE phase = 'exploration'")
+    }
+    for episode, study, phase, ordinal, checkpoint, index, sources in db.execute(
+        "SELECT e.id, e.study, e.phase, e.ordinal, e.checkpoint, s.idx, r.sources FROM steps s "
+        "JOIN episodes e ON e.id = s.episode JOIN recollections r ON r.hash = s.recollection "
+        "WHERE s.recollection != '' ORDER BY e.id, s.idx"
+    ):
+        audit.count("isolation")
+        bound = ordinal - 1 if phase == Phase.EXPLORATION else checkpoint
+        for source in json.loads(sources):
+            owner, position = exploration.get(source, (None, 0))
+            if owner != study or position > bound:
+                audit.fail(
+                    "isolation",
+                    f"steps {episode} {index}",
+                    f"recalled {shorten(source)}, which is no earlier exploration episode of its "
+                    f"study",
+                )
+    for study, version, sources in db.execute(
+        "SELECT study, version, sources FROM memory_versions ORDER BY study, version"
+    ):
+        audit.count("isolation")
+        for source in json.loads(sources):
+            owner, position = exploration.get(source, (None, 0))
+            if owner != study or position > version:
+                audit.fail(
+                    "isolation",
+                    f"memory_versions {study} {version}",
+                    f"rests on {shorten(source)}, which is no earlier exploration episode of its "
+                    f"study",
+                )
+
+
+def check_barrier(db: sqlite3.Connection, audit: Audit) -> None:
+    """Every message that was sent is made again, byte for byte, from learner-side rows."""
+    ledger = Ledger(db)
+    custom: dict[str, int] = {}
+    loaded: tuple[str, list[RecordedStep]] | None = None
+    for study, place, step, purpose, attempt, layout, sent, seed, max_tokens in db.execute(
+        "SELECT study, place, step, purpose, attempt, layout, messages, seed, max_tokens "
+        "FROM calls ORDER BY study, place, step, purpose, attempt"
+    ).fetchall():
+        where = f"calls {place} {step} {purpose} {attempt}"
+        if layout not in LAYOUTS or purpose != "act" or "~" in place:
+            custom[study] = custom.get(study, 0) + 1
+            continue
+        audit.count("barrier")
+        try:
+            if loaded is None or loaded[0] != place:
+                loaded = (place, ledger.steps(place))
+            turn = _turn(db, ledger, place, step, loaded[1], seed or 0, max_tokens)
+            made = [message_hash(message) for message in turn.messages(layout)]
+        except (S3GymError, ValueError, TypeError, KeyError, IndexError) as error:
+            audit.fail("barrier", where, f"cannot be made again: {shorten(str(error))}")
+            continue
+        if made != json.loads(sent):
+            audit.fail("barrier", where, "the prompt differs from what learner-side rows give")
+    for study, n in sorted(custom.items()):
+        audit.warn(
+            "barrier",
+            f"calls {study}",
+            f"{n} prompts not checked: built by an agent or memory in a layout of its own",
+        )
+
+
+def _turn(
+    db: sqlite3.Connection,
+    ledger: Ledger,
+    episode: str,
+    index: int,
+    steps: list[RecordedStep],
+    seed: int,
+    max_tokens: int,
+) -> Turn:
+    row: tuple[Any, ...] = db.execute(
+        "SELECT s.game, e.phase, e.rules, e.instruction, e.opening, e.max_steps FROM episodes e "
+        "JOIN studies s ON s.id = e.study WHERE e.id = ?",
+        (episode,),
+    ).fetchone()
+    trail = tuple(recorded.step for recorded in steps[:index])
+    recollection = ledger.recollection(steps[index].recollection)
+    return Turn(
+        episode=episode,
+        game=row[0],
+        phase=Phase(row[1]),
+        rules=row[2],
+        instruction=row[3],
+        observation=trail[-1].outcome if trail else Observation(text=row[4]),
+        trail=trail,
+        recollection=recollection,
+        index=index,
+        max_steps=row[5],
+        seed=seed,
+        max_tokens=max_tokens,
+    )

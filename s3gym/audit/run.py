@@ -1,0 +1,116 @@
+"""All checks of an audit, over one store."""
+
+import json
+import math
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from s3gym.audit.barrier import check_barrier, check_isolation
+from s3gym.audit.findings import Audit, GameFinder
+from s3gym.audit.replay import check_replay
+from s3gym.audit.rows import check_chain, check_completeness, check_seeds
+from s3gym.records import STATUSES
+from s3gym.schedule import Schedule
+from s3gym.store import file
+from s3gym.store.verdicts import store_root
+from s3gym.text import shorten
+
+Check = Callable[[sqlite3.Connection, Audit], None]
+
+
+def audit_store(path: str | Path, find_game: GameFinder, expect: str | None = None) -> Audit:
+    """Audit a store.
+
+    Args:
+        path: The store; it is only read.
+        find_game: Gives the games for the replay; see ``GameFinder``.
+        expect: Root that the store must have, from a copy kept elsewhere.
+
+    Returns:
+        Findings with row ids; ``level()`` is the verdict.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    audit = Audit()
+    where = Path(path)
+    db = file.open_reader(where)
+    try:
+        with file.disk_errors(where):
+            for name, check in _checks(find_game):
+                try:
+                    check(db, audit)
+                except (ValueError, KeyError, TypeError, IndexError) as error:
+                    audit.fail(name, name, f"a row cannot be read: {shorten(str(error))}")
+            audit.root = store_root(db)
+    finally:
+        db.close()
+    if expect is not None and audit.root != expect:
+        audit.fail("chain", "root", f"expected {expect}, the store has {audit.root}")
+    return audit
+
+
+def _checks(find_game: GameFinder) -> list[tuple[str, Check]]:
+    return [
+        ("completeness", check_completeness),
+        ("chain", check_chain),
+        ("seeds", check_seeds),
+        ("isolation", check_isolation),
+        ("barrier", check_barrier),
+        ("replay", lambda db, audit: check_replay(db, audit, find_game)),
+        ("budget", _check_budget),
+        ("statuses", _check_statuses),
+        ("schedule", _check_schedule),
+    ]
+
+
+def _check_budget(db: sqlite3.Connection, audit: Audit) -> None:
+    """No recollection is over its study's budget."""
+    for study, spec, episode, index, tokens, cut in db.execute(
+        "SELECT u.id, u.spec, e.id, s.idx, r.tokens, r.cut FROM steps s "
+        "JOIN episodes e ON e.id = s.episode JOIN studies u ON u.id = e.study "
+        "JOIN recollections r ON r.hash = s.recollection WHERE s.recollection != '' "
+        "GROUP BY u.id, r.hash ORDER BY u.id, e.id, s.idx"
+    ):
+        audit.count("budget")
+        limit = json.loads(spec)["schedule"]["memory_tokens"]
+        if tokens > limit:
+            audit.fail("budget", f"steps {episode} {index}", f"recalled {tokens} tokens of {limit}")
+        if cut:
+            audit.warn(
+                "budget",
+                f"steps {episode} {index}",
+                f"the memory of {study} recalled too much and was cut at a line end",
+            )
+
+
+def _check_statuses(db: sqlite3.Connection, audit: Audit) -> None:
+    """Every step has a known status and a finite self-score or none."""
+    for episode, index, status, self_score in db.execute(
+        "SELECT episode, idx, status, self_score FROM steps ORDER BY episode, idx"
+    ):
+        audit.count("statuses")
+        if status not in STATUSES:
+            audit.fail(
+                "statuses", f"steps {episode} {index}", f"there is no status {shorten(status)}"
+            )
+        if self_score is not None and not math.isfinite(self_score):
+            audit.fail("statuses", f"steps {episode} {index}", "its self-score is not finite")
+
+
+def _check_schedule(db: sqlite3.Connection, audit: Audit) -> None:
+    """Say where a study's budget differs from the paper's; a difference is no fault."""
+    paper = Schedule.paper().model_dump()
+    told: set[str] = set()
+    for study, spec in db.execute("SELECT id, spec FROM studies ORDER BY id"):
+        audit.count("schedule")
+        given = json.loads(spec)["schedule"]
+        changes = ", ".join(
+            f"{key} {given.get(key)} (paper: {paper[key]})"
+            for key in sorted(paper)
+            if given.get(key) != paper[key]
+        )
+        if changes and changes not in told:
+            told.add(changes)
+            audit.warn("schedule", f"studies {study}", f"differs from the paper: {changes}")

@@ -1,0 +1,156 @@
+"""From a name to a game, an agent or a memory: the built-in tables, entry points, or the user's.
+
+A name is looked up in the folder's table, then among installed entry points
+(``s3gym.games``, ``s3gym.agents``, ``s3gym.memories``), then read as ``module:attribute``.
+Nothing that is named in a store is ever imported from here without the user naming it again.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from s3gym.agents import AGENTS
+from s3gym.agents.answers import Contract
+from s3gym.agents.chat_names import chat_model, is_chat_name
+from s3gym.agents.model import ModelAgent
+from s3gym.agents.pictures import PICTURES
+from s3gym.contracts.chat import ChatModel
+from s3gym.contracts.game import GameSpec
+from s3gym.contracts.memory import Memory
+from s3gym.errors import ConfigError, UnknownNameError
+from s3gym.games import GAMES
+from s3gym.memory import MEMORIES
+from s3gym.parts import AgentPart, MemoryPart, agent_part, memory_part, part_name
+from s3gym.records import Layout
+from s3gym.text import shorten
+
+OWN = "own"
+"""Name of the memory that stands for the agent's own."""
+
+
+def load(where: str, kind: str) -> Any:
+    """Return what ``module:attribute`` names.
+
+    Raises:
+        ConfigError: The module or the attribute is not there, or fails to import.
+    """
+    module_name, _, attribute = where.partition(":")
+    try:
+        found: Any = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and module_name.startswith(error.name):
+            raise ConfigError(f"{kind} {where!r}: there is no module {module_name!r}") from error
+        raise ConfigError(f"{kind} {where!r}: {error}") from error
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{kind} {where!r}: importing {module_name!r} raised {type(error).__name__}: "
+            f"{shorten(str(error), 300)}"
+        ) from error
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ConfigError(
+                f"{kind} {where!r}: the module {module_name!r} has no attribute {attribute!r}"
+            ) from None
+    return found
+
+
+def names(kind: str) -> list[str]:
+    """Return the known names of a kind (``game``, ``agent`` or ``memory``), sorted."""
+    table, group = _tables()[kind]
+    return sorted({*table, *(point.name for point in entry_points(group=group))})
+
+
+def _tables() -> dict[str, tuple[Mapping[str, str], str]]:
+    return {
+        "game": (GAMES, "s3gym.games"),
+        "agent": (AGENTS, "s3gym.agents"),
+        "memory": (MEMORIES, "s3gym.memories"),
+    }
+
+
+def _find(kind: str, name: str) -> tuple[Any, str, str]:
+    """Return (object, label, origin); the origin is empty for what is built in or installed."""
+    table, group = _tables()[kind]
+    if name in table:
+        return load(table[name], kind), name, ""
+    for point in entry_points(group=group):
+        if point.name == name:
+            return load(point.value, kind), name, ""
+    if ":" in name and all(name.partition(":")[::2]):
+        return load(name, kind), name.partition(":")[2].replace(".", "-"), name
+    raise UnknownNameError(kind, name, names(kind))
+
+
+def find_game(game: str | GameSpec) -> GameSpec:
+    """Return a game by name, or the game itself.
+
+    Raises:
+        UnknownNameError: No game has that name.
+        ConfigError: What the name leads to is no game.
+    """
+    found, label = (game, "")
+    if isinstance(game, str):
+        found, label, _ = _find("game", game)
+    needed = ("name", "version", "options", "anchors", "instruction", "rules", "setup")
+    missing = [attribute for attribute in needed if not hasattr(found, attribute)]
+    if missing:
+        raise ConfigError(
+            f"game {label or shorten(game)}: expected a GameSpec, but it has no "
+            f"{', '.join(missing)}"
+        )
+    return cast(GameSpec, found)
+
+
+def pictures(games: Iterable[str]) -> dict[str, Callable[[str], str]]:
+    """Return the functions that draw the observations of games, where there are any."""
+    return {game: load(PICTURES[game], "picture") for game in games if game in PICTURES}
+
+
+def find_agent(agent: object, name: str | None = None) -> AgentPart:
+    """Return an agent by name, or whatever ``agent_part`` accepts, in one form."""
+    if isinstance(agent, AgentPart):
+        return agent
+    if not isinstance(agent, str):
+        return agent_part(agent, name, origin="python")
+    if is_chat_name(agent):
+        return model_part(chat_model(agent), origin=agent, name=name)
+    found, label, origin = _find("agent", agent)
+    return agent_part(found, name or label, origin)
+
+
+def model_part(
+    chat: ChatModel,
+    *,
+    origin: str,
+    name: str | None = None,
+    layout: Layout = "paper",
+    contract: Contract | None = None,
+    reask: int = 0,
+) -> AgentPart:
+    """Return the agent that plays with a chat model."""
+    agent = ModelAgent(chat, contract, layout, reask)
+    part = agent_part(agent, name or part_name(chat), origin)
+    return replace(part, chat=chat)
+
+
+def find_memory(memory: object, name: str | None = None) -> MemoryPart:
+    """Return a memory by name, or whatever ``memory_part`` accepts, in one form."""
+    if isinstance(memory, MemoryPart):
+        return memory
+    if memory == OWN:
+        inner = find_memory("none")
+        return MemoryPart(name=OWN, make=inner.make, own=True)
+    if not isinstance(memory, str):
+        return memory_part(memory, name, origin="python")
+    found, label, origin = _find("memory", memory)
+    part = memory_part(found, name or label, origin)
+    if "chat" in inspect.signature(found).parameters:
+        part = replace(part, make_with=lambda chat: cast(Memory, found(chat=chat)))
+    return part

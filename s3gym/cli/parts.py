@@ -1,0 +1,172 @@
+"""From a configuration to a sweep: parts by name, models with their limits and budgets."""
+
+import os
+import sqlite3
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from s3gym.agents.answers import AnswerScore, JsonContract
+from s3gym.agents.chat_names import chat_model, is_chat_name
+from s3gym.agents.replay_chat import ReplayChat
+from s3gym.api import Sweep
+from s3gym.budget import Budget
+from s3gym.catalog import find_game, model_part
+from s3gym.config import ModelConfig, RunConfig
+from s3gym.contracts.chat import ChatModel, Reply
+from s3gym.limits import Limits, LimitSettings
+from s3gym.meter import Meter
+from s3gym.parts import AgentPart
+from s3gym.records import Usage
+from s3gym.store import file
+from s3gym.store.ledger import recorded_replies, request_hash
+
+NOT_RESULTS = frozenset({"rpm", "tpm", "concurrency", "deadline_seconds", "api_key_env"})
+"""Model settings that change no result and so are no part of a study's specification."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Wiring:
+    """A sweep, ready to run, and its meter."""
+
+    sweep: Sweep
+    meter: Meter
+
+
+def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False) -> Wiring:
+    """Return the sweep of a configuration.
+
+    Args:
+        config: What to run.
+        replay: A store that answers all model calls.
+        offline: No key needs to be there, because nothing will be sent.
+
+    Raises:
+        ConfigError: A part or an option is wrong.
+    """
+    find_own_modules()
+    model = config.model
+    chats = _Chats(model, replay, offline=offline)
+    agents = [_agent(name, chats, model) if is_chat_name(name) else name for name in config.agent]
+    meter = Meter(Limits(_limits(model)), _budget(config))
+    for agent in agents:
+        if isinstance(agent, AgentPart) and agent.chat is not None:
+            meter.budget.check(agent.chat)
+    settings = model.model_dump(exclude_defaults=True, exclude=set(NOT_RESULTS))
+    sweep = Sweep(
+        games=[find_game(name) for name in config.game],
+        agents=agents,
+        memories=config.memory,
+        memory_chat=chats.of(model.memory_model) if model.memory_model else None,
+        repeats=config.repeats,
+        schedule=config.schedule,
+        seed=config.seed,
+        store=config.store,
+        options={find_game(name).name: values for name, values in config.games.items()},
+        limits=meter,
+        at_most=config.jobs,
+        settings={"model": settings} if settings else {},
+    )
+    return Wiring(sweep=sweep, meter=meter)
+
+
+class _Chats:
+    """Makes chat models: real ones, or ones that answer from a store."""
+
+    def __init__(self, model: ModelConfig, replay: Path | None, *, offline: bool) -> None:
+        self._model, self._offline = model, offline or replay is not None
+        self._replies: dict[str, Reply] | None = None
+        if replay is not None:
+            db = file.open_learner(replay)
+            try:
+                self._replies = recorded_replies(db)
+            finally:
+                db.close()
+
+    def of(self, name: str) -> ChatModel:
+        """Return the chat model of a name."""
+        model = self._model
+        settings = {
+            "temperature": model.temperature,
+            "top_p": model.top_p,
+            "effort": model.effort,
+            "thinking_tokens": model.thinking_tokens,
+        }
+        chat = chat_model(
+            name,
+            model.base_url,
+            model.api_key_env,
+            settings={key: value for key, value in settings.items() if value is not None},
+            offline=self._offline,
+        )
+        if self._replies is None:
+            return chat
+        return ReplayChat(chat.name, self._replies, request_hash)
+
+
+def _agent(name: str, chats: _Chats, model: ModelConfig) -> AgentPart:
+    contract = JsonContract() if model.contract == "json" else AnswerScore()
+    return model_part(
+        chats.of(name), origin=name, layout=model.layout, contract=contract, reask=model.reask
+    )
+
+
+def _limits(model: ModelConfig) -> LimitSettings:
+    return LimitSettings(
+        start=min(8, model.concurrency),
+        most=model.concurrency,
+        rpm=model.rpm,
+        tpm=model.tpm,
+        deadline_seconds=model.deadline_seconds,
+    )
+
+
+def _budget(config: RunConfig) -> Budget:
+    caps = config.budget
+    return Budget(
+        max_usd=caps.usd,
+        max_tokens=None if caps.tokens is None else int(caps.tokens),
+        max_hours=caps.hours,
+    )
+
+
+def charge_recorded(meter: Meter, store: Path) -> None:
+    """Count what a store's calls cost already, so that a resumed run keeps its budget."""
+    db = file.open_learner(store)
+    try:
+        for name, model, *tokens in _recorded_usage(db):
+            usage = Usage(
+                calls=1,
+                input_tokens=tokens[0],
+                cached_tokens=tokens[1],
+                output_tokens=tokens[2],
+                reasoning_tokens=tokens[3],
+            )
+            meter.budget.charge(_Named(name), Reply(text="", usage=usage, model=model))
+    finally:
+        db.close()
+
+
+def _recorded_usage(db: sqlite3.Connection) -> sqlite3.Cursor:
+    return db.execute(
+        "SELECT chat, model, input_tokens, cached_tokens, output_tokens, reasoning_tokens "
+        "FROM calls ORDER BY study, place, step, purpose, attempt"
+    )
+
+
+class _Named:
+    """Stands for a recorded chat model where only its name counts."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def complete(self, *messages: object, **settings: object) -> Reply:
+        """Refuse: a recorded call is never sent again."""
+        raise NotImplementedError
+
+
+def find_own_modules() -> None:
+    """Let ``module:attribute`` name a module of the current folder, as ``python -m`` does."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)

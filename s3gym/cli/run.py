@@ -1,0 +1,268 @@
+"""``s3gym run``, ``resume`` and ``extend``: studies into a store."""
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from s3gym.api import Result, Sweep
+from s3gym.cli.console import say, say_error
+from s3gym.cli.interrupt import interrupting
+from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
+from s3gym.cli.parts import Wiring, charge_recorded, wire
+from s3gym.cli.progress import Watcher
+from s3gym.config import RunConfig, read_config, validated
+from s3gym.errors import BudgetExhaustedError, ConfigError
+from s3gym.schedule import SCHEDULES, Schedule
+from s3gym.store import file
+from s3gym.store.verdicts import VerdictLog
+
+Command = Callable[..., None]
+
+
+def part_options(command: Command) -> Command:
+    """Add the options that name parts and models."""
+    for option in reversed(
+        (
+            click.option("--agent", multiple=True, help="Agent: a name or module:attribute."),
+            click.option("--memory", multiple=True, help="Memory: a name or module:attribute."),
+            click.option("--game", multiple=True, help="Game: a name or module:attribute."),
+            click.option("--base-url", help="Address of a compatible model server."),
+            click.option("--api-key-env", help="Name of the variable that holds the key."),
+            click.option("--layout", type=click.Choice(["paper", "cached"])),
+            click.option("--contract", type=click.Choice(["line", "json"])),
+            click.option("--reask", type=int, help="Re-asks after a faulty reply: 0 or 1."),
+            click.option("--rpm", type=float, help="Most requests per minute."),
+            click.option("--tpm", type=float, help="Most tokens per minute."),
+            click.option("--max-usd", type=float, help="Stop resumably at this cost."),
+            click.option("--max-tokens", type=float, help="Stop resumably at this many tokens."),
+            click.option("--max-hours", type=float, help="Stop resumably after this time."),
+            click.option(
+                "--replay",
+                type=click.Path(path_type=Path),
+                help="Answer all model calls from this store; no network.",
+            ),
+            click.option("--jobs", type=int, help="Studies side by side (default 16)."),
+            click.option("--quiet", is_flag=True, help="Show failures only."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("run")
+@click.argument("study_file", required=False, type=click.Path(path_type=Path))
+@click.option("--schedule", type=click.Choice(sorted(SCHEDULES)), help="Default: paper.")
+@click.option("--seed", type=int, help="Root seed; drawn when it is missing.")
+@click.option("--repeats", type=int, help="Studies per cell (default 3).")
+@click.option("--store", help="File to write.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--dry-run", is_flag=True, help="Show what would run, and stop.")
+@part_options
+def run_command(
+    study_file: Path | None, overrides: tuple[str, ...], *, dry_run: bool, quiet: bool, **given: Any
+) -> None:
+    """Run studies: every game x agent x memory x repeat, into a new store."""
+    replay = given.pop("replay")
+    config = read_config(study_file, given_options(given), overrides)
+    wiring = wire(config, replay, offline=dry_run)
+    sweep = wiring.sweep
+    plans = sweep.plans()
+    if dry_run:
+        _show_plans(config, plans)
+        return
+    if sweep.store is not None and Path(sweep.store).exists():
+        file.create(Path(sweep.store))  # says how to go on with an existing store
+    watcher = Watcher(plans, quiet=quiet)
+    _finish(wiring, watcher, sweep.run)
+
+
+@click.command("resume")
+@click.argument("store", type=click.Path(path_type=Path))
+@part_options
+def resume_command(store: Path, *, quiet: bool, **given: Any) -> None:
+    """Take up an unfinished run; what was finished or paid for is kept."""
+    _continue(store, None, quiet=quiet, given=given)
+
+
+@click.command("extend")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--repeats", type=int, required=True, help="Repeats that each cell shall have.")
+@part_options
+def extend_command(store: Path, repeats: int, *, quiet: bool, **given: Any) -> None:
+    """Add repeats to every cell of a store, and finish what is unfinished."""
+    _continue(store, repeats, quiet=quiet, given=given)
+
+
+def given_options(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, under their keys in a study file."""
+    keys = {
+        "max_usd": "budget.usd",
+        "max_tokens": "budget.tokens",
+        "max_hours": "budget.hours",
+        **{
+            name: f"model.{name}"
+            for name in ("base_url", "api_key_env", "layout", "contract", "reask", "rpm", "tpm")
+        },
+    }
+    return {
+        keys.get(name, name): list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None and value != ()
+    }
+
+
+def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str, Any]) -> None:
+    replay = given.pop("replay")
+    recorded = recorded_config(store)
+    renamed = _renamed(given, recorded)
+    if repeats is not None:
+        if repeats < recorded["repeats"]:
+            raise ConfigError(
+                f"--repeats: expected at least {recorded['repeats']}, which {store} has already, "
+                f"got {repeats}"
+            )
+        recorded["repeats"] = repeats
+    for key, value in renamed.items():
+        table, _, name = key.rpartition(".")
+        (recorded.setdefault(table, {}) if table else recorded)[name] = value
+    recorded["store"] = str(store)
+    config = validated(RunConfig, recorded, str(store))
+    wiring = wire(config, replay)
+    charge_recorded(wiring.meter, store)
+    watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
+    _finish(wiring, watcher, wiring.sweep.resume)
+
+
+def recorded_config(store: Path) -> dict[str, Any]:
+    """Return the configuration that a store was made with, from its studies' specifications."""
+    db = file.open_reader(store)
+    try:
+        rows = db.execute(
+            "SELECT game, agent, memory, repeat, spec FROM studies ORDER BY rowid"
+        ).fetchall()
+    finally:
+        db.close()
+    if not rows:
+        raise ConfigError(f"{store}: holds no study")
+    first = json.loads(rows[0][4])
+    return {
+        "game": list(dict.fromkeys(row[0] for row in rows)),
+        "agent": list(dict.fromkeys(_name(row[4], "agent") for row in rows)),
+        "memory": list(dict.fromkeys(_name(row[4], "memory") for row in rows)),
+        "repeats": max(row[3] for row in rows) + 1,
+        "schedule": Schedule(**first["schedule"]),
+        "games": {row[0]: json.loads(row[4])["options"] for row in rows},
+        **json.loads(first["settings"]),
+    }
+
+
+def _name(spec: str, kind: str) -> str:
+    part = json.loads(spec)[kind]
+    return str(part["origin"] or part["name"])
+
+
+def _renamed(given: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a resume; parts that are not built in must be named again.
+
+    Nothing that is named in a store is ever imported because the store says so.
+    """
+    values = given_options(given)
+    for kind in ("agent", "memory", "game"):
+        again = set(values.pop(kind, []))
+        for origin in recorded[kind]:
+            if origin == "python":
+                raise ConfigError(
+                    f"this store's {kind} was given in Python; resume it from that program with "
+                    f"Study(...).resume()"
+                )
+            foreign = ":" in origin and not origin.startswith(("openai:", "anthropic:", "local:"))
+            if foreign and origin not in again:
+                raise ConfigError(
+                    f"this store's {kind} {origin!r} is not built in; name it again: "
+                    f"--{kind} {origin}"
+                )
+        unknown = sorted(again - set(recorded[kind]))
+        if unknown:
+            raise ConfigError(f"--{kind} {unknown[0]}: this store has no such {kind}")
+    return values
+
+
+def _show_plans(config: RunConfig, plans: list[Any]) -> None:
+    schedule = config.schedule
+    say(
+        f"{len(plans)} studies, each {schedule.exploration_episodes} exploration episodes and "
+        f"{schedule.evaluation_episodes} strict episodes at the checkpoints "
+        f"{', '.join(map(str, schedule.checkpoints))}"
+    )
+    for plan in plans:
+        say(plan.id)
+
+
+def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
+    """Run, say how it ended, and exit with the documented code."""
+    logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
+    sweep: Sweep = wiring.sweep
+    sweep.on_event = watcher
+    watcher.curves = _curves(sweep)
+    try:
+        with watcher, interrupting() as sweep.interrupt:
+            result: Result = anyio.run(start)
+    except KeyboardInterrupt:
+        say_error(f"interrupted; nothing is lost: s3gym resume {sweep.store}")
+        raise SystemExit(INTERRUPTED) from None
+    except BudgetExhaustedError as error:
+        raise BudgetExhaustedError(f"{error}; go on with: s3gym resume {sweep.store}") from error
+    _say_result(result)
+
+
+def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
+    def read(study: str) -> list[tuple[int, float]]:
+        if sweep.store is None:
+            return []
+        db = file.open_reader(Path(sweep.store))
+        try:
+            return VerdictLog(db).curve(study)
+        finally:
+            db.close()
+
+    return read
+
+
+def _say_result(result: Result) -> None:
+    outcome = result.outcome
+    unfinished = {*outcome.failed, *outcome.refused, *outcome.paused}
+    done = len(result.studies) - len(unfinished)
+    say(f"{done} of {len(result.studies)} studies done")
+    unread, steps = _unread(result.store)
+    say(f"replies that did not parse: {unread} of {steps} ({unread / max(steps, 1):.1%})")
+    say(f"store {result.store}")
+    say(f"root {result.root or 'not sealed: studies are unfinished'}")
+    for name, reason in (outcome.failed | outcome.refused).items():
+        say_error(reason if reason.startswith(name) else f"{name}: {reason}")
+    for name in outcome.paused:
+        say_error(f"{name}: paused by a service; s3gym resume {result.store}")
+    for name in outcome.invalid:
+        say_error(f"{name}: has invalid points; s3gym resume {result.store} tries them again")
+    if outcome.failed:
+        raise SystemExit(PLUGIN)
+    if outcome.paused or outcome.invalid or outcome.refused:
+        raise SystemExit(SERVICE)
+
+
+def _unread(store: Path) -> tuple[int, int]:
+    """Return (steps whose reply did not give action and self-score, all steps)."""
+    db = file.open_reader(store)
+    try:
+        unread, steps = db.execute(
+            "SELECT coalesce(sum(status IN ('no_action', 'no_score', 'truncated', 'refused')), 0), "
+            "count(*) FROM steps"
+        ).fetchone()
+    finally:
+        db.close()
+    return int(unread), int(steps)

@@ -1,0 +1,202 @@
+"""A run's configuration: from a TOML file, dotted overrides and the command line.
+
+Everything is validated here, once. An error names the file, the key, what was expected and
+what came.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from s3gym.errors import ConfigError
+from s3gym.schedule import SCHEDULES, Schedule
+from s3gym.text import shorten
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_tuple), Field(min_length=1)]
+Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class ModelConfig(BaseModel):
+    """How chat models are reached and how their replies are read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    base_url: str | None = Field(default=None, description="address of a compatible server")
+    api_key_env: str | None = Field(
+        default=None, description="name of the variable that holds the key"
+    )
+    layout: Literal["paper", "cached"] = Field(default="paper", description="order of the prompt")
+    contract: Literal["line", "json"] = Field(default="line", description="form of the reply")
+    reask: Annotated[int, Field(ge=0, le=1)] = Field(default=0, description="re-asks after a fault")
+    temperature: Annotated[float, Field(ge=0)] | None = Field(default=None, description="sampling")
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(default=None, description="sampling")
+    effort: str | None = Field(default=None, description="reasoning effort, passed through")
+    thinking_tokens: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="thinking budget, passed through"
+    )
+    rpm: Limit | None = Field(default=None, description="most requests per minute and endpoint")
+    tpm: Limit | None = Field(default=None, description="most tokens per minute and endpoint")
+    concurrency: Annotated[int, Field(ge=1)] = Field(
+        default=16, description="most calls in flight per endpoint"
+    )
+    deadline_seconds: Limit = Field(
+        default=600.0, description="deadline of one call with its retries"
+    )
+    memory_model: str | None = Field(default=None, description="chat model that writes summaries")
+
+
+class BudgetConfig(BaseModel):
+    """What a run may cost before it stops resumably."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    usd: Limit | None = None
+    tokens: Limit | None = None
+    hours: Limit | None = None
+
+
+class RunConfig(BaseModel):
+    """Everything that a run is made from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    game: Names = Field(default=("trust",), description="games to play")
+    agent: Names = Field(default=("strategist",), description="agents that play")
+    memory: Names = Field(default=("none", "history"), description="memories between episodes")
+    repeats: Annotated[int, Field(ge=1)] = Field(default=3, description="studies per cell")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+        default=None, description="root seed; drawn when it is missing"
+    )
+    store: str | None = Field(default=None, description="file of the store")
+    schedule: Schedule = Field(default_factory=Schedule, description="episodes and caps")
+    games: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="switches of each game"
+    )
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    budget: BudgetConfig = Field(default_factory=BudgetConfig)
+    jobs: Annotated[int, Field(ge=1)] = Field(default=16, description="studies side by side")
+
+
+def read_config(
+    file: Path | None, given: Mapping[str, Any], overrides: Sequence[str] = ()
+) -> RunConfig:
+    """Return the configuration of a run.
+
+    Args:
+        file: A TOML file, or ``None``.
+        given: Values from the command line; they win over the file.
+        overrides: ``dotted.key=value`` texts; they win over both. A value is read as TOML,
+            and as plain text when it is none.
+
+    Raises:
+        ConfigError: The file cannot be read, or a key or value is wrong.
+    """
+    raw = {} if file is None else read_toml(file)
+    source = "command line" if file is None else str(file)
+    for key, value in given.items():
+        _set(raw, key, value, source)
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(
+                f"--set {text!r}: expected KEY=VALUE, for example games.snake.apples=1"
+            )
+        _set(raw, key.strip(), _toml_value(value.strip()), f"--set {text}")
+    if "schedule" in raw:
+        raw["schedule"] = _schedule(raw["schedule"], source)
+    return validated(RunConfig, raw, source)
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Return a TOML file as a dictionary; raises ``ConfigError`` that names file and line."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: not valid TOML: {error}") from error
+
+
+def validated(model: type[M], values: Mapping[str, Any], source: str, at: str = "") -> M:
+    """Return a model made from values.
+
+    Args:
+        model: A pydantic model.
+        values: Its fields.
+        source: Where the values come from, for the error.
+        at: Dotted key under which the values stand.
+
+    Raises:
+        ConfigError: One line per wrong key: source, key, what was expected and what came.
+    """
+    try:
+        return model(**values)
+    except ValidationError as error:
+        lines = [_line(fault, model, source, at) for fault in error.errors()]
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _line(fault: Any, model: type[BaseModel], source: str, at: str) -> str:
+    path = [str(part) for part in fault["loc"]]
+    key = ".".join(([at] if at else []) + path)
+    if fault["type"] == "extra_forbidden":
+        owner: Any = model
+        for part in path[:-1]:
+            owner = owner.model_fields[part].annotation if part in owner.model_fields else owner
+        known = sorted(getattr(owner, "model_fields", {}))
+        near = get_close_matches(path[-1], known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+        return f"{source}: {key}: no such key; {hint}"
+    message = fault["msg"].removeprefix("Value error, ")
+    came = "" if fault["type"] == "value_error" else f", got {shorten(fault['input'])}"
+    return f"{source}: {key or 'values'}: {message[:1].lower()}{message[1:]}{came}"
+
+
+def _schedule(value: Any, source: str) -> Any:
+    """Return a schedule as a table; a preset's name stands for its numbers."""
+    table = {"preset": value} if isinstance(value, str) else value
+    if not isinstance(table, dict):
+        return value
+    preset = table.pop("preset", "paper")
+    if preset not in SCHEDULES:
+        raise ConfigError(
+            f"{source}: schedule: expected one of {', '.join(sorted(SCHEDULES))}, got {preset!r}"
+        )
+    numbers = SCHEDULES[preset]().model_dump()
+    return numbers | table
+
+
+def _set(raw: dict[str, Any], key: str, value: Any, source: str) -> None:
+    *path, last = key.split(".")
+    table = raw
+    for part in path:
+        inner = table.setdefault(part, {})
+        if part == "schedule" and isinstance(inner, str):
+            inner = table[part] = {"preset": inner}
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{source}: {key}: {part!r} holds {inner!r}, not a table")
+        table = inner
+    if last == "schedule" and isinstance(value, str) and isinstance(table.get(last), dict):
+        table[last]["preset"] = value
+        return
+    table[last] = value
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

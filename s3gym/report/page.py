@@ -1,0 +1,182 @@
+"""The report as one self-contained page: no network, no script needed, light and dark, printable.
+
+Everything that an agent, a model, a game or a memory wrote is data: each value passes
+``visible`` and the templates' escaping, pictures are ``img`` elements that cannot run anything,
+and the page's security policy admits one script by its hash.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup
+
+from s3gym.report import browser, charts, words
+from s3gym.report.browser import Frame, Picture, Source
+from s3gym.report.build import answers, name_of
+from s3gym.report.paper import CAVEATS, PaperRow
+from s3gym.report.safe import visible
+from s3gym.report.schema import ArmRow, ComparisonRow, Report
+
+EPISODE_BYTES = 8_000_000
+SHOWN_CHARACTERS = 1500
+
+
+@cache
+def _file(name: str) -> str:
+    return (files("s3gym.report") / name).read_text(encoding="utf-8")
+
+
+def _shown(value: Any) -> Any:
+    """Make text visible before it is escaped; markup of our own passes."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=DictLoader({name: _file(name) for name in ("page.html", "episode.html")}),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.globals.update(
+        number=words.number,
+        percent=words.percent,
+        count=words.count,
+        probability=words.probability,
+        interval=words.interval,
+        spread=words.spread,
+        missing=words.MISSING,
+        shorten=lambda text: visible(text, SHOWN_CHARACTERS),
+    )
+    return environment
+
+
+def to_html(
+    report: Report,
+    *,
+    episode: Source | None = None,
+    pictures: Mapping[str, Picture] | None = None,
+    paper: Sequence[PaperRow] = (),
+    audit: str = "",
+    episode_bytes: int = EPISODE_BYTES,
+) -> str:
+    """Return the page.
+
+    Args:
+        report: What to say.
+        episode: Reads an episode, (label of its store, id); no episode browser without it.
+        pictures: Game -> function that draws an observation text as SVG.
+        paper: Published rows to put beside the user's, see ``paper_rows``.
+        audit: What an audit of the store found, in a sentence.
+        episode_bytes: About how much the episodes may take of the page.
+    """
+    script = Markup(_file("page.js"))  # ours
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    studies = _studies(report, episode, pictures, episode_bytes) if episode else []
+    games = sorted({row.game for row in report.arms})
+    page = _environment().get_template("page.html")
+    return page.render(
+        report=report,
+        title=", ".join(games) or "no study",
+        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+        style=Markup(_file("page.css") + charts.STYLE),  # ours
+        script=script,
+        n_steps=sum(row.n_exploration_steps for row in report.studies),
+        sections=_sections(report, bool(studies)),
+        answers=answers(report.arms, report.comparisons, report.judging),
+        panels=_panels(report),
+        judging_panels=[
+            {"title": name_of(row), "svg": charts.self_judging(row)}
+            for row in report.judging
+            if not row.memory and row.cells
+        ],
+        difference=_difference(report.comparisons),
+        studies=studies,
+        paper=paper,
+        caveats=CAVEATS,
+        audit=audit,
+    )
+
+
+def _sections(report: Report, episodes: bool) -> list[tuple[str, str]]:
+    found = [("curves", "Learning curves"), ("gains", "Gain by experience"), ("scores", "Scores")]
+    found += [("judging", "Self-judging"), ("stages", "Where does it break?")]
+    found += [("health", "Replies, memory and cost"), ("episodes", "Episodes")]
+    found.append(("run", "How to check it"))
+    absent = {
+        "gains": not report.comparisons,
+        "stages": not report.stages,
+        "episodes": not episodes,
+    }
+    return [(anchor, name) for anchor, name in found if not absent.get(anchor)]
+
+
+def _panels(report: Report) -> list[dict[str, Any]]:
+    """Return the learning-curve figures, one per game and agent, with their legends."""
+    groups: dict[str, list[ArmRow]] = {}
+    for arm in report.arms:
+        groups.setdefault(name_of(arm), []).append(arm)
+    colours = charts.colours_of(report.arms)
+    panels = []
+    for title, arms in groups.items():
+        levels = list(report.anchors.get(arms[0].game, {}).items())
+        svg = charts.curves(arms, [colours[arm.memory] for arm in arms], levels)
+        legend: list[tuple[str, Markup, str]] = [
+            (arm.memory, _key(colours[arm.memory]), f"{len(arm.repeats)} repeats") for arm in arms
+        ]
+        legend += [(name, Markup(), words.number(level)) for name, level in levels]
+        panels.append({"title": title, "svg": svg, "legend": legend})
+    return panels
+
+
+def _key(colour: int) -> Markup:
+    return Markup(  # our own numbers
+        f'<svg viewBox="0 0 14 14" aria-hidden="true" class="chart c{colour}">'
+        f"{charts.mark(colour, 7, 7)}</svg>"
+    )
+
+
+def _difference(rows: Sequence[ComparisonRow]) -> Any:
+    reaches = {
+        game: charts.reach_of(row for row in rows if row.game == game)
+        for game in {row.game for row in rows}
+    }
+    return lambda row: charts.difference(row, reaches[row.game])
+
+
+def _studies(
+    report: Report, episode: Source, pictures: Mapping[str, Picture] | None, limit: int
+) -> list[dict[str, Any]]:
+    """Return the episode browser: study -> rendered episodes."""
+    template = _environment().get_template("episode.html")
+    share = browser.share(report, limit)
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for store, study, kind, name in browser.chosen(report):
+        shown = episode(store, name)
+
+        def render(frames: list[Frame], closing: str = shown.closing) -> str:
+            return template.render(frames=frames, closing=closing)
+
+        picture = browser.picture_of(pictures, study)
+        html = browser.frames(shown, picture, render, share)
+        found.setdefault((store, study), []).append(
+            {
+                "kind": kind,
+                "id": name.removeprefix(f"{study}/"),
+                "score": shown.score,
+                "n_steps": len(shown.steps),
+                "html": Markup(html),  # rendered and escaped by our template
+            }
+        )
+    return [
+        {"name": f"{study} [{store}]" if store else study, "episodes": episodes}
+        for (store, study), episodes in found.items()
+    ]

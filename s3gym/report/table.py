@@ -1,0 +1,160 @@
+"""The report in a terminal: tables that fit 80 columns and files alike."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from s3gym.report import words
+from s3gym.report.safe import one_line
+from s3gym.report.schema import ArmRow, ComparisonRow, CostRow, JudgingRow, Report, StudyRow
+
+TONES = {"better": "green", "worse": "red", "unclear": "yellow"}
+Cell = str | Text
+
+
+def print_table(report: Report, console: Console) -> None:
+    """Print a report.
+
+    Args:
+        report: What to say.
+        console: Where to; without a terminal it prints plain lines.
+    """
+    for sentence in report.summary:
+        _say(console, one_line(sentence, 2000), bold=True)
+    for warning in report.warnings:
+        _say(console, f"! {one_line(warning)}", tone="yellow")
+    if not report.arms:
+        _say(console, "The store holds no study.")
+        return
+    _print(console, "Scores (mean over repeats, in game points)", *_scores(report.arms))
+    if report.comparisons:
+        _print(console, "Gain by experience: arm minus none", *_gains(report.comparisons))
+    overall = [row for row in report.judging if not row.memory]
+    _print(console, "Self-judging in exploration", *_judging(overall))
+    _stages(report, console)
+    _print(console, "Replies, memory and cost", *_health(report))
+    for row in report.departures:
+        _say(console, f"unlike the paper: {row.setting} = {row.here} (paper: {row.paper})")
+    for label, root in report.roots.items():
+        where = f" of {one_line(label)}" if label else ""
+        _say(console, f"root{where}: {root or 'not sealed: a study is unfinished'}")
+
+
+def _say(console: Console, text: str, *, tone: str = "", bold: bool = False) -> None:
+    style = " ".join(part for part in (tone, "bold" if bold else "") if part)
+    console.print(Text(text, style=style))
+
+
+def _print(
+    console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]
+) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        text = column in ("game", "agent", "memory")
+        table.add_column(column, justify="left" if text else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    console.print()
+    console.print(table)
+
+
+def _names(row: ArmRow | ComparisonRow | JudgingRow | CostRow) -> list[Cell]:
+    agent = f"{row.agent} [{row.store}]" if row.store else row.agent
+    return [one_line(row.game, 30), one_line(agent, 40), one_line(row.memory, 30)]
+
+
+def _scores(arms: Sequence[ArmRow]) -> tuple[list[str], list[list[Cell]]]:
+    columns = ["game", "agent", "memory", "n", "Avg", "Max", "AUC+", "area", "skill"]
+    rows: list[list[Cell]] = []
+    for arm in arms:
+        found = arm.metrics
+        cells = [words.number(found[name].mean) for name in ("avg", "max", "auc_plus")]
+        area = words.number(found["signed_area"].mean, signed=True)
+        skill = words.number(arm.skill.mean if arm.skill else None)
+        rows.append([*_names(arm), str(len(arm.repeats)), *cells, area, skill])
+    return columns, rows
+
+
+def _gains(compared: Sequence[ComparisonRow]) -> tuple[list[str], list[list[Cell]]]:
+    tested = any(row.p is not None for row in compared)
+    columns = ["game", "agent", "memory", "n", "gain", "95 % interval", ""]
+    if tested:
+        columns[-1:] = ["p", "q", ""]
+    rows: list[list[Cell]] = []
+    for row in compared:
+        few = len(row.repeats) < 3
+        reads = "one run cannot tell" if few else row.direction
+        chances = [words.probability(row.p), words.probability(row.q)] if tested else []
+        rows.append(
+            [
+                *_names(row),
+                str(len(row.repeats)),
+                words.number(row.mean, signed=True),
+                words.interval(row.low, row.high),
+                *chances,
+                Text(reads, style=TONES[row.direction]),
+            ]
+        )
+    return columns, rows
+
+
+def _judging(judging: Sequence[JudgingRow]) -> tuple[list[str], list[list[Cell]]]:
+    columns = ["game", "agent", "steps", "agree", "NMAE", "over", "under", "informed", "missing"]
+    rows: list[list[Cell]] = []
+    for row in judging:
+        found = row.judging
+        rows.append(
+            [
+                *_names(row)[:2],
+                words.count(found.n_steps),
+                words.percent(found.agreement),
+                words.number(found.nmae),
+                words.percent(found.over_confidence),
+                words.percent(found.under_confidence),
+                words.number(row.informedness),
+                words.percent(found.missing_share),
+            ]
+        )
+    return columns, rows
+
+
+def _stages(report: Report, console: Console) -> None:
+    if not report.stages:
+        return
+    console.print()
+    _say(console, "Where does it break?", bold=True)
+    for row in report.stages:
+        name = one_line(f"{row.game}, {row.agent}, {row.memory}")
+        _say(console, f"{name}: {row.sentence}")
+
+
+def _worst(rows: Iterable[StudyRow], name: str) -> float | None:
+    values = [getattr(row, name) for row in rows]
+    return max((value for value in values if value is not None), default=None)
+
+
+def _health(report: Report) -> tuple[list[str], list[list[Cell]]]:
+    columns = ["game", "agent", "memory", "invalid", "unread", "refused", "cut", "tokens", "$"]
+    rows: list[list[Cell]] = []
+    for arm, cost in zip(report.arms, report.costs, strict=True):
+        names = _names(arm)
+        studies = [
+            row
+            for row in report.studies
+            if (row.game, row.agent, row.memory, row.store)
+            == (arm.game, arm.agent, arm.memory, arm.store)
+        ]
+        rows.append(
+            [
+                *names,
+                str(arm.n_invalid),
+                words.percent(_worst(studies, "unparsed")),
+                words.percent(_worst(studies, "refused")),
+                words.percent(_worst(studies, "recalls_cut")),
+                words.count(cost.input_tokens + cost.output_tokens),
+                words.number(cost.usd),
+            ]
+        )
+    return columns, rows

@@ -7,7 +7,14 @@
 from s3gym.report.build import build_report
 from s3gym.report.compare import Comparison, PairRow, compare, load_side, print_comparison
 from s3gym.report.files import dumps, tables, to_json, write_csv, write_svg, write_text
-from s3gym.report.load import game_facts, load_episode, load_store, load_stores, select
+from s3gym.report.load import (
+    game_facts,
+    load_episode,
+    load_store,
+    load_stores,
+    open_episodes,
+    select,
+)
 from s3gym.report.page import to_html
 from s3gym.report.paper import CAVEATS, PaperRow, paper_rows, paper_tables
 from s3gym.report.records import GameFacts, ModelUsage, ShownEpisode, StoreRecord, StudyRecord
@@ -34,6 +41,7 @@ __all__ = [
     "load_side",
     "load_store",
     "load_stores",
+    "open_episodes",
     "paper_rows",
     "paper_tables",
     "print_comparison",

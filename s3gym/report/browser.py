@@ -1,8 +1,8 @@
 """The episode browser: which episodes a page shows, and how much of each."""
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from s3gym.report.records import ShownEpisode, ShownStep
 from s3gym.report.schema import Report
@@ -32,7 +32,7 @@ class Frame:
 
 def data_address(svg: str) -> str:
     """Return SVG text as an address for ``img``: nothing in it can run or reach the page."""
-    return "data:image/svg+xml," + quote(svg, safe=" =:/,;.()[]{}|!*+@$^~?-")
+    return "data:image/svg+xml;base64," + b64encode(svg.encode("utf-8", "replace")).decode()
 
 
 def frames(

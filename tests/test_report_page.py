@@ -98,7 +98,7 @@ def test_the_page_is_well_formed_and_reaches_nowhere(page: str) -> None:
     checker.feed(page)
     assert checker.wrong == []
     assert checker.open == []
-    assert all(link.startswith(("#", "data:image/svg+xml,")) for link in checker.links)
+    assert all(link.startswith(("#", "data:image/svg+xml;base64,")) for link in checker.links)
     assert {link[1:] for link in checker.links if link.startswith("#")} <= set(checker.ids)
     assert len(checker.ids) == len(set(checker.ids))
     assert checker.scripts == 1

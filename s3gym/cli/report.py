@@ -1,6 +1,5 @@
 """``s3gym report`` and ``s3gym compare``: what came out, and how sure that is."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from s3gym.cli.parts import find_own_modules
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
 from s3gym.report.build import build_report
-from s3gym.report.files import to_json, write_csv, write_text
+from s3gym.report.compare import compare, load_side, print_comparison
+from s3gym.report.files import dumps, to_json, write_csv, write_svg, write_text
 from s3gym.report.load import game_facts, load_episode, load_stores
 from s3gym.report.page import to_html
 from s3gym.report.paper import paper_rows
@@ -130,9 +130,8 @@ def _page(
 @click.argument("second")
 @click.option("--json", "json_file", type=File, help="Write the comparison as JSON.")
 def compare_command(first: str, second: str, json_file: Path | None) -> None:
-    """Compare two stores, or two arms, as STORE or STORE#GAME/AGENT/MEMORY, paired on seeds."""
-    found = compare(_side(first), _side(second))
-    for line in found.lines():
-        say(line)
+    """Compare two stores, or two arms as STORE:GAME/AGENT/MEMORY, paired on seeds."""
+    found = compare(load_side(first), load_side(second), name_a=first, name_b=second)
+    print_comparison(found, console())
     if json_file is not None:
-        write_text(json_file, json.dumps(found.as_json(), indent=1, sort_keys=True))
+        write_text(json_file, dumps(found))

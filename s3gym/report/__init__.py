@@ -20,7 +20,7 @@ from s3gym.report.paper import CAVEATS, PaperRow, paper_rows, paper_tables
 from s3gym.report.records import GameFacts, ModelUsage, ShownEpisode, StoreRecord, StudyRecord
 from s3gym.report.safe import visible
 from s3gym.report.schema import Report
-from s3gym.report.table import print_table
+from s3gym.report.table import print_paper, print_table
 
 __all__ = [
     "CAVEATS",
@@ -45,6 +45,7 @@ __all__ = [
     "paper_rows",
     "paper_tables",
     "print_comparison",
+    "print_paper",
     "print_table",
     "select",
     "tables",

@@ -50,7 +50,7 @@ class NullifyOptions(Options):
         description="a board without a legal pair ends the game; otherwise play goes on to the cap",
     )
     invalid_action: InvalidAction = Field(
-        "noop", description="a refused action is a lost step, or ends a strict episode"
+        default="noop", description="a refused action is a lost step, or ends a strict episode"
     )
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from episodes import mean_and_error, play_episode, scripted
-from game_traces import GOLDEN, read_trace, replay_trace
+from game_traces import GOLDEN, REFERENCE, read_trace, replay_trace, transcript
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -249,7 +249,7 @@ def random_moves(phase: Phase, seed: int, **options: Any) -> Any:
     st.booleans(),
     st.sampled_from(["reduced", "full"]),
 )
-def test_every_episode_keeps_the_rules(seed: int, phase: Phase, safe: bool, win: str) -> None:
+def test_every_episode_keeps_the_rules(seed: int, phase: Phase, safe: bool, win: Any) -> None:
     played = random_moves(phase, seed, first_safe=safe, win_with_lost_lives=win)
     n_mines = len(played.states[0].mines)
     assert 10 <= n_mines <= 20
@@ -607,3 +607,11 @@ def test_replaying_a_golden_trace_gives_every_recorded_line(name: str) -> None:
 
 def test_minesweeper_keeps_the_contract_of_games() -> None:
     check_game(SPEC)
+
+
+def test_the_reference_page_shows_what_the_game_does() -> None:
+    page = (REFERENCE / "games-minesweeper.md").read_text(encoding="utf-8")
+    shown = transcript(SPEC, EXPLORATION, 9, reference, 3)
+    assert f"```text\n{shown}\n```" in page
+    for switch in type(SPEC.options()).model_fields:
+        assert f"| `{switch}` |" in page

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from episodes import mean_and_error, play_episode, scripted
-from game_traces import GOLDEN, read_trace, replay_trace
+from game_traces import GOLDEN, REFERENCE, read_trace, replay_trace, transcript
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -243,6 +243,14 @@ def test_the_drawn_boards_have_the_published_sizes() -> None:
         assert least <= min(sizes) <= max(sizes) <= most
         spread = (sum((size - mean(sizes)) ** 2 for size in sizes) / len(sizes)) ** 0.5
         assert abs(mean(sizes) - average) < 0.06 + 3 * spread / math.sqrt(len(sizes))
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_boards_are_won_as_first_built_so_that_none_is_drawn_again(phase: Phase) -> None:
+    for seed in range(300):
+        seeds = EpisodeSeeds(episode=seed, game="nullify")
+        first = boards._build(seeds.stream("construction", 0), CONSTRUCTION_STEPS[phase])
+        assert boards.wins(first)
 
 
 @settings(deadline=None, max_examples=100)
@@ -587,3 +595,11 @@ def test_replaying_a_golden_trace_gives_every_recorded_line(name: str) -> None:
 
 def test_nullify_keeps_the_contract_of_games() -> None:
     check_game(SPEC)
+
+
+def test_the_reference_page_shows_what_the_game_does() -> None:
+    page = (REFERENCE / "games-nullify.md").read_text(encoding="utf-8")
+    shown = transcript(SPEC, EXPLORATION, 5, reference, 9)
+    assert f"```text\n{shown}\n```" in page
+    for switch in type(SPEC.options()).model_fields:
+        assert f"| `{switch}` |" in page

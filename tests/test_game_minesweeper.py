@@ -525,6 +525,23 @@ def test_single_numbers_prove_what_they_can_on_the_printed_board() -> None:
     assert safe == {2 * 9 + 1, 2 * 9 + 7, 3 * 9 + 2, 3 * 9 + 6}
 
 
+def test_comparing_numbers_proves_what_single_ones_do_not() -> None:
+    view = small_view("121???", 3, 2)
+    assert deduce(view) == (set(), set())
+    assert deduce(view, compare=True) == ({4}, {3, 5})
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**63 - 1), st.sampled_from(Phase))
+def test_what_is_proven_is_true(seed: int, phase: Phase) -> None:
+    played = random_moves(phase, seed)
+    for state, text in zip(played.states[:-1:4], played.observations[:-1:4], strict=True):
+        for compare in (False, True):
+            safe, mined = deduce(read(text), compare)
+            assert mined <= state.mines
+            assert not safe & state.mines
+
+
 @pytest.mark.parametrize("phase", Phase)
 def test_the_reference_player_judges_its_flags_exactly(phase: Phase) -> None:
     for seed in range(6):

@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from s3gym.agents.connection import Connection, shown_arguments, with_hint
+from s3gym.agents.connection import Connection, shown_arguments
 from s3gym.contracts.chat import Finish, Reply
-from s3gym.errors import ConfigError, ModelError
+from s3gym.errors import ConfigError
 from s3gym.records import Message, Usage
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -114,23 +114,19 @@ class AnthropicChat:
             ConfigError: The thinking budget leaves no room for an answer.
             ModelError: The call failed.
         """
-        body = self._body(max_tokens)
         system, turns = anthropic_messages(messages)
+        body = {
+            "model": self.model,
+            "max_tokens": max_tokens,
+            "messages": turns,
+            **self._settings(max_tokens),
+        }
         if system:
             body["system"] = system
-        try:
-            raw = await self._connection.send(
-                lambda client: client.messages.with_raw_response.create(
-                    model=self.model, max_tokens=max_tokens, messages=turns, extra_body=body
-                )
-            )
-        except ModelError as error:
-            failure = with_hint(error, body)
-        else:
-            return self._reply(raw.http_response.content, raw.headers.get("request-id") or "")
-        raise failure
+        response = await self._connection.post("/v1/messages", body)
+        return self._reply(response.content, response.headers.get("request-id") or "")
 
-    def _body(self, max_tokens: int) -> dict[str, Any]:
+    def _settings(self, max_tokens: int) -> dict[str, Any]:
         body = dict(self.arguments)
         budget = self._thinking_tokens
         if budget is not None:

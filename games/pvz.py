@@ -200,8 +200,9 @@ def rules(options: Options, phase: Phase) -> str:
         f"{STAGE_TURNS} turns after it. Hit points are those of the table plus {HP_PER_STAGE} for "
         f"every {STAGE_TURNS} turns.",
         f"Order of a turn: your plants are placed; {PLANTS[CHILI].name}s burn; sunflowers give "
-        "sun; shooters fire; each zombie bites the plant in its cell or, if there is none, walks "
-        f"one column left; new zombies enter; you get {SUN_PER_TURN} sun.",
+        "sun; shooters fire, row by row and from the left; each zombie, in the order of entering, "
+        "bites the plant in its cell or, if there is none, walks one column left; new zombies "
+        f"enter; you get {SUN_PER_TURN} sun.",
         "Each turn that you survive is 1 point; the turn in which a zombie gets through is "
         f"{int(options.lethal_turn_counts)}.",
     ]

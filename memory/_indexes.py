@@ -47,6 +47,8 @@ class Matrix:
 
     def add(self, vectors: Vectors) -> None:
         """Append rows; shape (rows, dimensions)."""
+        if not len(vectors):
+            return
         needed = self._count + len(vectors)
         if needed > len(self._rows):
             grown = np.zeros((max(needed, 2 * len(self._rows), 64), vectors.shape[1]), np.float32)

@@ -21,6 +21,7 @@ from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError
 from s3gym.memory._embedders import Embedder, HashingEmbedder, Vectors, unit_vectors
+from s3gym.memory._fitting import joined_tokens
 from s3gym.memory._indexes import Index, Matrix, NumpyIndex
 from s3gym.memory._items import NEUTRAL, Item, episode_item, qualities, step_item
 from s3gym.memory._outcomes import Digest, digest
@@ -29,7 +30,7 @@ from s3gym.tokens import token_counter
 
 Items = Literal["step", "episode", "both"]
 Recall = Literal["similarity", "outcome", "contrast", "mmr"]
-BALANCE = 0.7
+BALANCE = 0.5
 BETWEEN = "\n\n"
 WENT_WELL = "Similar situations that went well:"
 WENT_BADLY = "Similar situations that went badly:"
@@ -37,18 +38,31 @@ WENT_BADLY = "Similar situations that went badly:"
 
 @dataclass(frozen=True, slots=True)
 class _Shelf:
-    """What a memory and its views share; rows are added and never change."""
+    """What a memory and its views share; rows are added and never change.
+
+    ``sizes`` holds the tokens of each item's text, alone and with what stands between items.
+    """
 
     embedder: Embedder
     index: Index
     counter: TokenCounter
     matrix: Matrix
     items: list[Item]
+    sizes: list[tuple[int, int]]
     digests: list[Digest]
     k: int
     recall: Recall
     max_distance: float
     recall_each: RecallEach
+
+    def add(self, vectors: Vectors, items: Sequence[Item]) -> None:
+        """Append items; each text is counted here, once."""
+        for item in items:
+            alone = self.counter.count(item.text)
+            joined = joined_tokens(item.text, alone, BETWEEN, self.counter)
+            self.sizes.append((alone, joined))
+        self.matrix.add(vectors)
+        self.items.extend(items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +198,13 @@ class VectorView:
             waiting = f"{heading}\n" if heading else ""
             offered += len(nears)
             for near in nears:
-                block = f"{waiting}{near.item.text}"
-                alone = counter.count(block)
-                if before + alone > max_tokens:
+                alone, joined = self._shelf.sizes[near.row]
+                start = before + (counter.count(waiting) if waiting else 0)
+                if start + alone > max_tokens:
                     continue
-                blocks.append(block)
+                blocks.append(f"{waiting}{near.item.text}")
                 items.append(near.item)
-                tokens = before + alone
-                before += counter.count(f"{block}{BETWEEN}")
-                waiting = ""
+                tokens, before, waiting = start + alone, start + joined, ""
         whole = [item for item in items if item.kind == "episode"]
         return Recollection(
             text=BETWEEN.join(blocks),
@@ -253,6 +265,7 @@ class VectorMemory:
             counter=counter or token_counter(),
             matrix=Matrix(),
             items=[],
+            sizes=[],
             digests=[],
             k=k,
             recall=recall,
@@ -281,11 +294,9 @@ class VectorMemory:
             texts = [step.observation.text for step in episode.steps]
             vectors = await unit_vectors(shelf.embedder, texts, shelf.matrix.dimensions)
             if self._kinds != "episode":
-                shelf.matrix.add(vectors)
-                shelf.items.extend(step_item(episode, step) for step in episode.steps)
+                shelf.add(vectors, [step_item(episode, step) for step in episode.steps])
             if self._kinds != "step":
-                shelf.matrix.add(_mean(vectors))
-                shelf.items.append(episode_item(episode))
+                shelf.add(_mean(vectors), [episode_item(episode)])
             shelf.digests.append(digest(episode))
             del self._pending[0]
             self._view = VectorView(shelf, qualities(shelf.items))

@@ -260,7 +260,6 @@ def test_a_failing_plug_in_fails_its_study_and_the_sweep_goes_on(s3gym: Runner) 
 def test_a_plug_in_that_blocks_for_ever_is_broken_off(
     s3gym: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("s3gym.sweep.run_sweep.__kwdefaults__", None, raising=False)
     from s3gym import sweep
 
     kwdefaults = {**(sweep.run_sweep.__kwdefaults__ or {}), "block_seconds": 0.2}

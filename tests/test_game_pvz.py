@@ -175,6 +175,13 @@ def test_p16_the_sixty_fourth_turn_is_the_last() -> None:
     assert PLAYBOOK.outcome(played.observations[-1]) == 64
 
 
+def test_a_shorter_cap_shows_in_the_text() -> None:
+    for turns, head in ((9, "Turn 10 of 10, sun 50"), (10, "All 10 turns survived, sun 50")):
+        text = GAME.observe(State(turns=turns), Clock(step=10, max_steps=10))
+        assert text.split("\n")[1] == head
+        assert PLAYBOOK.outcome(text) == turns
+
+
 def test_p19_without_a_plant_the_seventh_turn_is_lethal() -> None:
     start = State(waves=(Wave(1, zombies("N(2,5,4)")),))
     played = play_episode(SPEC, None, Phase.EVALUATION, 1, scripted([""] * 9), start=start)
@@ -470,6 +477,16 @@ def test_replaying_a_golden_trace_gives_every_recorded_line(name: str) -> None:
     assert header["source"]
     actions = [step["action"] for step in steps]
     assert list(replay(SPEC, header, actions, first_state)) == steps
+
+
+def test_the_transcript_of_the_documentation_is_the_hand_worked_trace() -> None:
+    _, steps = trace("pvz.exploration")
+    page = (GOLDEN.parents[1] / "docs/reference/games-pvz.md").read_text()
+    shown = re.findall(r"> Answer: (.*), Score: (.*)\n(.*)\n([^>`]+)", page)
+    assert len(shown) == 4
+    for (action, points, feedback, text), step in zip(shown, steps, strict=False):
+        assert (action, feedback, text.strip()) == (step["action"], step["feedback"], step["text"])
+        assert float(points) == step["reward"]
 
 
 def test_the_picture_of_a_golden_observation_is_the_kept_one() -> None:

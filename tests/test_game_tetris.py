@@ -101,6 +101,16 @@ TALL = "1E / " + " / ".join(["*******."] * 7)
             True,
             id="T6",
         ),
+        pytest.param(
+            Phase.EXPLORATION,
+            "8E / *......... / *********.",
+            "I",
+            "10 90",
+            "7E / .........* / .........* / *........*",
+            1,
+            False,
+            id="one row",
+        ),
         pytest.param(Phase.EVALUATION, TALL, "O", "7 0", TALL, 0, True, id="T7"),
         pytest.param(
             Phase.EVALUATION,
@@ -416,6 +426,16 @@ def test_replaying_a_golden_trace_gives_every_recorded_line(name: str) -> None:
     assert list(replay(SPEC, header, actions, first_state)) == steps
 
 
+def test_the_transcript_of_the_documentation_is_the_hand_worked_trace() -> None:
+    _, steps = trace("tetris.exploration")
+    page = (GOLDEN.parents[1] / "docs/reference/games-tetris.md").read_text()
+    shown = re.findall(r"> Answer: (.*), Score: (.*)\n(.*)\n([^>`]+)", page)
+    assert len(shown) == 3
+    for (action, points, feedback, text), step in zip(shown, steps, strict=False):
+        assert (action, feedback, text.strip()) == (step["action"], step["feedback"], step["text"])
+        assert float(points) == step["reward"]
+
+
 def test_the_picture_of_a_golden_observation_is_the_kept_one() -> None:
     _, steps = trace("tetris.evaluation")
     assert render_svg(steps[-1]["text"]) == (GOLDEN / "tetris.svg").read_text()
@@ -506,7 +526,7 @@ def test_a_plain_player_reaches_its_anchor(name: str, phase: Phase) -> None:
 
 
 def test_the_reference_player_reaches_its_anchor_on_few_boards() -> None:
-    check_anchor(choose, Phase.EVALUATION, SPEC.anchors.reference, 0.7, range(8))
+    check_anchor(choose, Phase.EVALUATION, SPEC.anchors.reference, 0.7, FEW)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ Every picture brings its own light background, so that it reads alike on light a
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from xml.sax.saxutils import escape, quoteattr
 
 INK, FAINT, PAPER = "#1f2933", "#6b7785", "#f6f7f4"
@@ -19,11 +20,12 @@ def element(name: str, content: str = "", /, **attributes: object) -> str:
         attributes: Floats are shown with at most two decimals.
     """
     shown = "".join(
-        f" {key.replace('_', '-')}={quoteattr(_value(value))}" for key, value in attributes.items()
+        f" {key.replace('_', '-')}={_value(value)}" for key, value in attributes.items()
     )
     return f"<{name}{shown}>{content}</{name}>" if content else f"<{name}{shown}/>"
 
 
+@lru_cache(maxsize=20_000)  # boards repeat their cells from step to step
 def rect(x: float, y: float, width: float, height: float, fill: str, **more: object) -> str:
     """Return a rectangle."""
     return element("rect", x=x, y=y, width=width, height=height, fill=fill, **more)
@@ -53,7 +55,7 @@ def picture(width: float, height: float, title: str, parts: Iterable[str]) -> st
             "svg",
             body,
             xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {_value(width)} {_value(height)}",
+            viewBox=f"0 0 {_number(width)} {_number(height)}",
             width=width,
             height=height,
             role="img",
@@ -64,4 +66,11 @@ def picture(width: float, height: float, title: str, parts: Iterable[str]) -> st
 
 
 def _value(value: object) -> str:
+    """Return an attribute's value in quotes."""
+    if isinstance(value, float | int):
+        return f'"{_number(value)}"'
+    return quoteattr(str(value))
+
+
+def _number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

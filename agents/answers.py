@@ -199,10 +199,3 @@ def _json_object(text: str) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, object]", found) if isinstance(found, dict) else None
-
-
-CONTRACTS: dict[str, type[AnswerScore] | type[JsonContract]] = {
-    "answer": AnswerScore,
-    "json": JsonContract,
-}
-"""Command-line name of every response contract."""

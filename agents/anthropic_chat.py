@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from s3gym.agents.connection import Connection, shown_arguments, with_hint
+from s3gym.agents.connection import Connection, shown_arguments
 from s3gym.contracts.chat import Finish, Reply
-from s3gym.errors import ConfigError, ModelError
+from s3gym.errors import ConfigError
 from s3gym.records import Message, Usage
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -33,8 +33,8 @@ class AnthropicChat:
         base_url: Address of a compatible server; ``None`` is Anthropic's own.
         api_key_env: Environment variable that holds the key; default ``ANTHROPIC_API_KEY``.
         effort: How much effort goes into a reply, for models that take one.
-        thinking: Tokens that the model may think with, a part of the reply's limit;
-            ``"adaptive"`` leaves it to the model; not sent when ``None``.
+        thinking_tokens: Tokens that the model may think with, a part of the reply's limit; not
+            sent when ``None``.
         temperature: Sampling temperature; not sent when ``None``.
         top_p: Nucleus sampling; not sent when ``None``.
         arguments: Further fields of the request body, passed on as they are.
@@ -56,13 +56,13 @@ class AnthropicChat:
         base_url: str | None = None,
         api_key_env: str | None = None,
         effort: str | None = None,
-        thinking: int | str | None = None,
+        thinking_tokens: int | None = None,
         temperature: float | None = None,
         top_p: float | None = None,
         arguments: Mapping[str, Any] | None = None,
         timeout: float = 300.0,
     ) -> None:
-        self.model, self.thinking, self._effort = model, thinking, effort
+        self.model, self._thinking_tokens, self._effort = model, thinking_tokens, effort
         self.arguments = dict(arguments or {}) | {
             key: value
             for key, value in (("temperature", temperature), ("top_p", top_p))
@@ -81,7 +81,7 @@ class AnthropicChat:
         self.endpoint = self._connection.endpoint
         shown = self.arguments | {
             key: value
-            for key, value in (("effort", effort), ("thinking", thinking))
+            for key, value in (("effort", effort), ("thinking_tokens", thinking_tokens))
             if value is not None
         }
         self.name = f"anthropic:{model}{shown_arguments(shown)}"
@@ -114,33 +114,28 @@ class AnthropicChat:
             ConfigError: The thinking budget leaves no room for an answer.
             ModelError: The call failed.
         """
-        body = self._body(max_tokens)
         system, turns = anthropic_messages(messages)
+        body = {
+            "model": self.model,
+            "max_tokens": max_tokens,
+            "messages": turns,
+            **self._settings(max_tokens),
+        }
         if system:
             body["system"] = system
-        try:
-            raw = await self._connection.send(
-                lambda client: client.messages.with_raw_response.create(
-                    model=self.model, max_tokens=max_tokens, messages=turns, extra_body=body
-                )
-            )
-        except ModelError as error:
-            failure = with_hint(error, body)
-        else:
-            return self._reply(raw.http_response.content, raw.headers.get("request-id") or "")
-        raise failure
+        response = await self._connection.post("/v1/messages", body)
+        return self._reply(response.content, response.headers.get("request-id") or "")
 
-    def _body(self, max_tokens: int) -> dict[str, Any]:
+    def _settings(self, max_tokens: int) -> dict[str, Any]:
         body = dict(self.arguments)
-        if isinstance(self.thinking, int):
-            if self.thinking >= max_tokens:
+        budget = self._thinking_tokens
+        if budget is not None:
+            if budget >= max_tokens:
                 raise ConfigError(
-                    f"expected a thinking budget below the {max_tokens} new tokens of a reply, "
-                    f"got {self.thinking}"
+                    f"expected thinking_tokens below the {max_tokens} new tokens of a reply, got "
+                    f"{budget}"
                 )
-            body["thinking"] = {"type": "enabled", "budget_tokens": self.thinking}
-        elif self.thinking is not None:
-            body["thinking"] = {"type": self.thinking}
+            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         output: dict[str, Any] = {"effort": self._effort} if self._effort else {}
         if self._format:
             output["format"] = self._format

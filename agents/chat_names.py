@@ -1,6 +1,7 @@
 """Names of chat models: ``openai:MODEL``, ``anthropic:MODEL``, ``local:PATH.gguf``."""
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 from s3gym.agents.anthropic_chat import AnthropicChat
@@ -48,6 +49,13 @@ def chat_model(
     return chat
 
 
+CLASSES: dict[str, type[OpenAIChat] | type[AnthropicChat] | type[LocalChat]] = {
+    "openai": OpenAIChat,
+    "anthropic": AnthropicChat,
+    "local": LocalChat,
+}
+
+
 def _made(
     kind: str,
     model: str,
@@ -63,12 +71,10 @@ def _made(
             )
     else:
         settings |= {"base_url": base_url, "api_key_env": api_key_env}
-    makers: dict[str, type[OpenAIChat] | type[AnthropicChat] | type[LocalChat]] = {
-        "openai": OpenAIChat,
-        "anthropic": AnthropicChat,
-        "local": LocalChat,
-    }
-    try:
-        return makers[kind](model, **settings)
-    except TypeError as error:
-        raise ConfigError(f"settings of {kind}:{model}: {error}") from None
+    known = list(signature(CLASSES[kind].__init__).parameters)[2:]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise ConfigError(
+            f"{kind}:{model} takes no setting {unknown[0]!r}; it takes {', '.join(known)}"
+        )
+    return CLASSES[kind](model, **settings)

@@ -28,7 +28,8 @@ class LocalChat:
         path: The GGUF file; it brings its own chat template.
         context_tokens: Tokens that a prompt and its reply may hold together.
         parallel: Calls that are answered at the same time; each has its own context.
-        temperature: Sampling temperature; the model file's default when ``None``.
+        temperature: Sampling temperature; llama.cpp's default when ``None``.
+        top_p: Nucleus sampling; llama.cpp's default when ``None``.
         arguments: Further fields of the request, as llama.cpp names them.
 
     Attributes:
@@ -46,6 +47,7 @@ class LocalChat:
         context_tokens: int = 8192,
         parallel: int = 1,
         temperature: float | None = None,
+        top_p: float | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = Path(path).expanduser()
@@ -59,6 +61,8 @@ class LocalChat:
         self.arguments = dict(arguments or {})
         if temperature is not None:
             self.arguments["temperature"] = temperature
+        if top_p is not None:
+            self.arguments["top_p"] = top_p
         self.most_concurrent, self._context_tokens = parallel, context_tokens
         self.model = self.path.stem
         self.name = f"local:{self.path.name}{shown_arguments(self.arguments)}"

@@ -17,10 +17,8 @@ from s3gym.agents.connection import (
     said,
     shown_arguments,
     visible,
-    with_hint,
 )
 from s3gym.contracts.chat import Finish, Reply
-from s3gym.errors import ModelError
 from s3gym.records import Message, Usage
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -133,21 +131,18 @@ class OpenAIChat:
     async def complete(
         self, messages: Sequence[Message], *, max_tokens: int, seed: int | None = None
     ) -> Reply:
-        body: dict[str, Any] = {self._token_limit: max_tokens, **self.arguments}
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [
+                {"role": message.role, "content": message.content} for message in messages
+            ],
+            self._token_limit: max_tokens,
+            **self.arguments,
+        }
         if seed is not None and self._send_seed:
             body["seed"] = seed % SEED_RANGE
-        sent = [{"role": message.role, "content": message.content} for message in messages]
-        try:
-            raw = await self._connection.send(
-                lambda client: client.chat.completions.with_raw_response.create(
-                    model=self.model, messages=sent, extra_body=body
-                )
-            )
-        except ModelError as error:
-            failure = with_hint(error, body)
-        else:
-            return self._reply(raw.http_response.content, raw.headers.get("x-request-id") or "")
-        raise failure
+        response = await self._connection.post("/chat/completions", body)
+        return self._reply(response.content, response.headers.get("x-request-id") or "")
 
     def _reply(self, content: bytes, request_id: str) -> Reply:
         try:

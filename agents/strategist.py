@@ -18,7 +18,10 @@ from s3gym.seeds import Stream
 
 NOTE = re.compile(r"\bstrategy: ([a-z]+(?:-[a-z]+)*)")
 HEADING = re.compile(r"^[\s#*_-]*(retain|avoid|next)\b[\s*_]*:?[\s*_]*$", re.IGNORECASE)
-MEAN = re.compile(r"mean outcome (-?[0-9]{1,12}(?:\.[0-9]{1,12})?)")
+MEAN = re.compile(
+    r"mean (?:self-scored )?outcome (-?[0-9]{1,12}(?:\.[0-9]{1,12})?)"
+    r"(?: over ([0-9]{1,9}) episodes?)?"
+)
 EXPLOIT = 0.5
 """How often exploration plays what looks best, once every strategy has been tried."""
 
@@ -28,8 +31,8 @@ class Evidence:
     """What memory says about one strategy.
 
     Attributes:
-        trials: Finished episodes that were recalled; 1 where a text only names the strategy.
-        mean: Their mean visible outcome; ``None`` where a text gives none.
+        trials: Finished episodes that were recalled, or as many as a text speaks of (at least 1).
+        mean: Their mean outcome; ``None`` where a text gives none.
         rank: 1 where a text says to retain it, -1 where it says to avoid it, else 0.
     """
 
@@ -126,7 +129,7 @@ def _playing(steps: Sequence[Step], playbook: Playbook) -> str | None:
 
 
 def _evidence_from_text(text: str, playbook: Playbook) -> dict[str, Evidence]:
-    """Read lines such as ``- strategy: NAME (mean outcome 3.5 over 2 episodes)``.
+    """Read lines such as ``- strategy: NAME (mean self-scored outcome 3.5 over 2 episodes)``.
 
     A line counts as advice by the heading above it: ``Retain``, ``Avoid`` or ``Next``.
     """
@@ -139,6 +142,9 @@ def _evidence_from_text(text: str, playbook: Playbook) -> dict[str, Evidence]:
         mean = MEAN.search(line)
         for name in NOTE.findall(line):
             if name in playbook.strategies and name not in evidence:
-                value = float(mean[1]) if mean else None
-                evidence[name] = Evidence(trials=1, mean=value, rank=rank)
+                evidence[name] = Evidence(
+                    trials=int(mean[2] or 1) if mean else 1,
+                    mean=float(mean[1]) if mean else None,
+                    rank=rank,
+                )
     return evidence

@@ -134,7 +134,9 @@ def main() -> None:
             print(f"step: {short:.3f} ms with the engine, {bare:.3f} ms bare (limit 0.25 ms)")
             if given.long:
                 long = step_cost(folder, 1_560)
-                print(f"step over 100,000 steps: {long:.3f} ms, {long / short:.2f} of the short run")
+                print(
+                    f"step over 100,000 steps: {long:.3f} ms, {long / short:.2f} of the short run"
+                )
         if given.only in (None, "wall"):
             critical = (30 * 10 + 10) * CALL_SECONDS
             one = wall(folder, 1)

@@ -2,6 +2,7 @@
 
 GAMES: dict[str, str] = {
     "chess": "s3gym.games.chess:SPEC",
+    "chess_duel": "s3gym.games.chess_duel:SPEC",
     "minesweeper": "s3gym.games.minesweeper:SPEC",
     "nullify": "s3gym.games.nullify:SPEC",
     "pvz": "s3gym.games.pvz:SPEC",

@@ -26,9 +26,9 @@ DEPENDENT = ("echo", "mirror", "chase")
 FAMILIES = INDEPENDENT + DEPENDENT
 
 STILL: Vector = (0, 0)
-SHORT: tuple[Vector, ...] = tuple(v for v in product(range(-2, 3), repeat=2) if v != STILL)
+SHORT: tuple[Vector, ...] = tuple(v for v in product(range(-2, 3), range(-2, 3)) if v != STILL)
 KNIGHT: tuple[Vector, ...] = tuple(v for v in SHORT if abs(v[0] * v[1]) == 2)
-TURNING: tuple[Vector, ...] = tuple(v for v in product(range(-3, 4), repeat=2) if v != STILL)
+TURNING: tuple[Vector, ...] = tuple(v for v in product(range(-3, 4), range(-3, 4)) if v != STILL)
 PATTERNS = ("10", "110", "100")
 HALF_PERIODS = (2, 3)
 AXES = ("column", "row")
@@ -85,7 +85,7 @@ def programs() -> Mapping[str, tuple[Program, ...]]:
     """
     round_trips = [(half, phase) for half in HALF_PERIODS for phase in range(2 * half)]
     patterns = [(pattern, phase) for pattern in PATTERNS for phase in range(len(pattern))]
-    pushes = [a for a in product(range(-1, 2), repeat=2) if a != STILL]
+    pushes = [a for a in product(range(-1, 2), range(-1, 2)) if a != STILL]
     return {
         "glide": tuple(glide(v) for v in SHORT),
         "zigzag": tuple(zigzag(v, axis) for v in KNIGHT for axis in AXES),

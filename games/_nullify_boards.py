@@ -73,7 +73,7 @@ def _build(stream: Stream, steps: tuple[int, int]) -> tuple[Unit, ...]:
     units: list[Unit] = []
     value, done = 0.0, 0
     while done < n_steps:
-        kinds = KINDS
+        kinds: tuple[str, ...] = KINDS
         if not done:
             kinds = (ADD,)
         elif done == n_steps - 1 and not any(isinstance(unit, Operator) for unit in units):

@@ -45,14 +45,14 @@ class ChessOptions(Options):
     """Switches of chess."""
 
     letter_table: Literal["fixed", "random"] = Field(
-        "fixed",
+        default="fixed",
         description="each letter belongs to one family throughout a study, or every piece draws "
         "its family anew",
     )
     denominator: Annotated[
         Literal["pieces", 15], BeforeValidator(lambda value: 15 if value == "15" else value)
     ] = Field(
-        "pieces",
+        default="pieces",
         description="what the right cells of a step are divided by: the number of pieces, or 15, "
         "the scale of the paper's table 4 (a step with 22 pieces then pays up to 22/15)",
     )

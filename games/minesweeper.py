@@ -32,7 +32,7 @@ MINES = (10, 20)
 EXTRA_LIVES = {Phase.EXPLORATION: 2, Phase.EVALUATION: 0}
 MAX_STEPS = 64
 UNCOVER, FLAG, UNFLAG = VERBS = ("uncover", "flag", "unflag")
-UNKNOWN, FLAGGED, MINE = "?", "F", "X"
+UNKNOWN, FLAGGED, MINE, DIGITS = "?", "F", "X", "012345678"
 
 EXPECTED = f"{UNCOVER} (row,column), {FLAG} (row,column) or {UNFLAG} (row,column)"
 MAX_ACTION = 200
@@ -50,11 +50,11 @@ class MinesweeperOptions(Options):
         description="a mine under the first uncovered cell moves to a mine-free cell",
     )
     win_with_lost_lives: Literal["reduced", "full"] = Field(
-        "reduced",
+        default="reduced",
         description="score of a win after explosions: (mines - exploded) / mines, or 1",
     )
     invalid_action: InvalidAction = Field(
-        "noop", description="a refused action is a lost step, or ends a strict episode"
+        default="noop", description="a refused action is a lost step, or ends a strict episode"
     )
 
 
@@ -116,7 +116,7 @@ class Minesweeper:
     def observe(self, state: State, clock: Clock) -> str:
         marks = [UNKNOWN] * CELLS
         for cell in state.opened:
-            marks[cell] = str(state.numbers[cell])
+            marks[cell] = DIGITS[state.numbers[cell]]
         for cell in state.flags:
             marks[cell] = FLAGGED
         for cell in state.mines if state.lost else state.exploded:

@@ -50,7 +50,7 @@ class NullifyOptions(Options):
         description="a board without a legal pair ends the game; otherwise play goes on to the cap",
     )
     invalid_action: InvalidAction = Field(
-        "noop", description="a refused action is a lost step, or ends a strict episode"
+        default="noop", description="a refused action is a lost step, or ends a strict episode"
     )
 
 
@@ -165,7 +165,8 @@ def rules_text(options: NullifyOptions, phase: Phase) -> str:
         "combined, nor a number with an operator that it does not allow, nor anything whose "
         f"result exceeds {LARGEST:,.0f} in size. A new number goes to the end of the list and the "
         "others move up, so indices change.\n"
-        f"Numbers are shown with at most {DIGITS} significant digits and kept exactly.\n"
+        f"Numbers are shown with at most {DIGITS} significant digits, tiny ones with an exponent "
+        "(+1.5e-05), and kept exactly.\n"
         "Action: two different indices separated by a blank, for example 0 1; their order does "
         "not matter.\n"
         "You win, and the game ends, when the board is empty. "

@@ -59,16 +59,16 @@ class Options(contract.Options):
         default=False, description="whether the turn in which a zombie gets through is a point"
     )
     torch: TorchRule = Described(
-        "shooter_row",
+        default="shooter_row",
         description="which row's torch strengthens a shot: the shooter's or the target's",
     )
     show_hp: bool = Described(
         default=True, description="whether the observation lists the hit points"
     )
-    exploration_rows: Side = Described(3, description="rows of exploration boards")
-    exploration_columns: Side = Described(7, description="columns of exploration boards")
-    evaluation_rows: Side = Described(5, description="rows of evaluation boards")
-    evaluation_columns: Side = Described(6, description="columns of evaluation boards")
+    exploration_rows: Side = Described(default=3, description="rows of exploration boards")
+    exploration_columns: Side = Described(default=7, description="columns of exploration boards")
+    evaluation_rows: Side = Described(default=5, description="rows of evaluation boards")
+    evaluation_columns: Side = Described(default=6, description="columns of evaluation boards")
 
     def size(self, phase: Phase) -> tuple[int, int]:
         """Return rows and columns of a phase's board."""
@@ -200,8 +200,9 @@ def rules(options: Options, phase: Phase) -> str:
         f"{STAGE_TURNS} turns after it. Hit points are those of the table plus {HP_PER_STAGE} for "
         f"every {STAGE_TURNS} turns.",
         f"Order of a turn: your plants are placed; {PLANTS[CHILI].name}s burn; sunflowers give "
-        "sun; shooters fire; each zombie bites the plant in its cell or, if there is none, walks "
-        f"one column left; new zombies enter; you get {SUN_PER_TURN} sun.",
+        "sun; shooters fire, row by row and from the left; each zombie, in the order of entering, "
+        "bites the plant in its cell or, if there is none, walks one column left; new zombies "
+        f"enter; you get {SUN_PER_TURN} sun.",
         "Each turn that you survive is 1 point; the turn in which a zombie gets through is "
         f"{int(options.lethal_turn_counts)}.",
     ]

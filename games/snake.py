@@ -50,15 +50,18 @@ Side = Annotated[int, Field(ge=5, le=32)]
 class SnakeOptions(Options):
     """Switches of snake."""
 
-    width: Side = Field(8, description="columns, the two of the wall included")
-    height: Side = Field(8, description="rows, the two of the wall included")
-    apples: Annotated[int, Field(ge=1, le=99)] = Field(3, description="apples on the board")
-    obstacles: Annotated[int, Field(ge=0, le=99)] = Field(3, description="obstacles on the board")
+    width: Side = Field(default=8, description="columns, the two of the wall included")
+    height: Side = Field(default=8, description="rows, the two of the wall included")
+    apples: Annotated[int, Field(ge=1, le=99)] = Field(default=3, description="apples on the board")
+    obstacles: Annotated[int, Field(ge=0, le=99)] = Field(
+        default=3, description="obstacles on the board"
+    )
     tail_cell_free: bool = Field(
         default=False, description="whether the head may enter the cell that the tail leaves"
     )
     reversal: Literal["illegal", "ignored"] = Field(
-        "illegal", description="the opposite direction is refused, or the snake goes straight on"
+        default="illegal",
+        description="the opposite direction is refused, or the snake goes straight on",
     )
 
     @model_validator(mode="after")

@@ -44,16 +44,17 @@ class Options(contract.Options):
     """Switches of Tetris."""
 
     bad_column: BadColumn = Field(
-        "noop",
+        default="noop",
         description="a column that does not fit: refuse the action, or use the nearest that fits",
     )
     invalid_action: InvalidAction = Field(
-        "noop", description="what a refused action does: nothing, or it ends a strict episode"
+        default="noop",
+        description="what a refused action does: nothing, or it ends a strict episode",
     )
-    exploration_width: Side = Field(10, description="columns of exploration boards")
-    exploration_height: Side = Field(10, description="rows of exploration boards")
-    evaluation_width: Side = Field(8, description="columns of evaluation boards")
-    evaluation_height: Side = Field(8, description="rows of evaluation boards")
+    exploration_width: Side = Field(default=10, description="columns of exploration boards")
+    exploration_height: Side = Field(default=10, description="rows of exploration boards")
+    evaluation_width: Side = Field(default=8, description="columns of evaluation boards")
+    evaluation_height: Side = Field(default=8, description="rows of evaluation boards")
 
     def size(self, phase: Phase) -> tuple[int, int]:
         """Return width and height of a phase's board."""

@@ -50,17 +50,17 @@ class TrustOptions(Options):
     """Switches of trust."""
 
     explore_weights: tuple[float, ...] = Field(
-        (5, 5, 3, 2, 2, 1, 1, 1),
+        default=(5, 5, 3, 2, 2, 1, 1, 1),
         description="how often exploration draws each opponent: little pink, copycat, cheater, "
         "grudger, copykitten, detective, stubborn, random",
     )
     detective: Literal["any_round", "first_rounds"] = Field(
-        "any_round",
+        default="any_round",
         description="which of your rounds can turn the detective to copying: any earlier one, or "
         "its opening rounds alone",
     )
     invalid_action: InvalidAction = Field(
-        "noop", description="a refused action is a lost round, or ends a strict episode"
+        default="noop", description="a refused action is a lost round, or ends a strict episode"
     )
 
     @field_validator("explore_weights")

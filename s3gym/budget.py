@@ -151,6 +151,7 @@ class Budget:
         self._clock, self._start = clock, clock()
         self._calls = self._tokens = self._unpriced = self._uncounted = 0
         self._usd = 0.0
+        self._priced: set[str] = set()
 
     @property
     def spent(self) -> Spent:
@@ -173,16 +174,27 @@ class Budget:
         """
         spent = self.spent
         if self.max_usd is not None:
-            if usd(chat, Usage(input_tokens=1, output_tokens=1), prices=self.prices) is None:
-                raise ConfigError(
-                    f"max_usd cannot be kept: the price of {chat.name!r} is not known; give it "
-                    f"under prices, or use max_tokens"
-                )
+            self.check_price(chat)
             self._refuse("max_usd", spent.usd, self.max_usd, ".4f")
         if self.max_tokens is not None:
             self._refuse("max_tokens", spent.tokens, self.max_tokens, ",")
         if self.max_hours is not None:
             self._refuse("max_hours", spent.hours, self.max_hours, ".2f")
+
+    def check_price(self, chat: ChatModel) -> None:
+        """Check, before anything is sent, that a cap of money can be kept for a model.
+
+        Raises:
+            ConfigError: There is a cap of money and the model's price is not known.
+        """
+        if self.max_usd is None or chat.name in self._priced:
+            return
+        if usd(chat, Usage(input_tokens=1, output_tokens=1), prices=self.prices) is None:
+            raise ConfigError(
+                f"max_usd cannot be kept: the price of {chat.name!r} is not known; give it under "
+                f"prices, or use max_tokens"
+            )
+        self._priced.add(chat.name)
 
     def _refuse(self, name: str, spent: float, cap: float, form: str) -> None:
         if spent >= cap:

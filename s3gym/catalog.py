@@ -6,7 +6,7 @@ Nothing that is named in a store is ever imported from here without the user nam
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -16,6 +16,7 @@ from s3gym.agents import AGENTS
 from s3gym.agents.answers import Contract
 from s3gym.agents.chat_names import chat_model, is_chat_name
 from s3gym.agents.model import ModelAgent
+from s3gym.agents.pictures import PICTURES
 from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.game import GameSpec
 from s3gym.contracts.memory import Memory
@@ -105,6 +106,11 @@ def find_game(game: str | GameSpec) -> GameSpec:
             f"{', '.join(missing)}"
         )
     return cast(GameSpec, found)
+
+
+def pictures(games: Iterable[str]) -> dict[str, Callable[[str], str]]:
+    """Return the functions that draw the observations of games, where there are any."""
+    return {game: load(PICTURES[game], "picture") for game in games if game in PICTURES}
 
 
 def find_agent(agent: object, name: str | None = None) -> AgentPart:

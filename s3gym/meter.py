@@ -28,7 +28,11 @@ class Meter:
             BudgetExhaustedError: A cap is reached; nothing was sent.
             ModelError: The endpoint refused for good, or stayed down until its deadline.
         """
-        self.budget.check(chat)
-        reply = await self.limits.of(chat).call(send, tokens=tokens)
+
+        async def within_budget() -> Reply:
+            self.budget.check(chat)
+            return await send()
+
+        reply = await self.limits.of(chat).call(within_budget, tokens=tokens)
         self.budget.charge(chat, reply)
         return reply

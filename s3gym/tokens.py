@@ -19,6 +19,8 @@ WORD = re.compile(r"[A-Za-z]+|[0-9]{1,3}|\s+|[^\sA-Za-z0-9]")
 CHARACTERS_PER_TOKEN = 6
 KEPT_LINES = 100_000
 LONGEST_KEPT_LINE = 400
+LONG_TEXT = 4_000
+KEPT_TEXTS = 32
 O200K_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
 
 
@@ -76,11 +78,24 @@ class LineTokens:
         self.name = f"{inner.name}, by line"
         self._inner = inner
         self._known: dict[str, int] = {}
+        self._texts: dict[str, int] = {}
 
     def count(self, text: str) -> int:
         """Return the number of tokens, each line counted with its line end."""
+        if len(text) < LONG_TEXT:
+            return self._sum(text)
+        # What is recalled at a checkpoint is counted for each of its episodes.
+        known = self._texts.get(text)
+        if known is None:
+            known = self._sum(text)
+            if len(self._texts) >= KEPT_TEXTS:
+                del self._texts[next(iter(self._texts))]
+            self._texts[text] = known
+        return known
+
+    def _sum(self, text: str) -> int:
         *lines, last = text.split("\n")
-        return sum(self._line(f"{line}\n") for line in lines) + self._line(last)
+        return sum([self._line(f"{line}\n") for line in lines]) + self._line(last)
 
     def _line(self, line: str) -> int:
         if not line:

@@ -12,10 +12,12 @@ from typing import Any
 
 from episodes import play_episode, scripted
 
+from s3gym.agents.strategies.playbook import Chooser
 from s3gym.contracts.game import GameSpec
 from s3gym.records import Phase
 
 GOLDEN = Path(__file__).parent / "golden"
+REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 
 
 def replay_trace(
@@ -47,3 +49,16 @@ def read_trace(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a trace's header and lines."""
     header, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return header, lines
+
+
+def transcript(spec: GameSpec, phase: Phase, seed: int, choose: Chooser, n_steps: int) -> str:
+    """Return the beginning of an episode as the reference pages show it."""
+    played = play_episode(spec, None, phase, seed, choose)
+    lines = [played.observations[0]]
+    for step in played.steps[:n_steps]:
+        lines += [
+            f"> Answer: {step.decision.action}, Score: {step.decision.self_score:g}",
+            step.outcome.feedback,
+            step.outcome.text,
+        ]
+    return "\n".join(lines)

@@ -58,7 +58,9 @@ async def test_sampling_thinking_and_effort_go_along_and_a_seed_does_not(
     server: ModelServer,
 ) -> None:
     model = server.script([Served()])
-    chat = AnthropicChat(model, base_url=server.url, temperature=1.0, thinking=1024, effort="low")
+    chat = AnthropicChat(
+        model, base_url=server.url, temperature=1.0, thinking_tokens=1024, effort="low"
+    )
     await chat.complete(PROMPT, max_tokens=14_000, seed=7)
     await chat.aclose()
     [entry] = server.requests(model)
@@ -71,7 +73,7 @@ async def test_sampling_thinking_and_effort_go_along_and_a_seed_does_not(
         "thinking": {"type": "enabled", "budget_tokens": 1024},
         "output_config": {"effort": "low"},
     }
-    assert chat.name == f"anthropic:{model} effort=low temperature=1.0 thinking=1024"
+    assert chat.name == f"anthropic:{model} effort=low temperature=1.0 thinking_tokens=1024"
 
 
 async def test_a_long_reply_may_be_asked_for_without_streaming(server: ModelServer) -> None:
@@ -82,20 +84,24 @@ async def test_a_long_reply_may_be_asked_for_without_streaming(server: ModelServ
 
 
 async def test_a_thinking_budget_without_room_for_an_answer_is_refused() -> None:
-    chat = AnthropicChat("claude", thinking=4000)
-    with pytest.raises(ConfigError, match="below the 4000 new tokens of a reply, got 4000"):
+    chat = AnthropicChat("claude", thinking_tokens=4000)
+    with pytest.raises(
+        ConfigError, match="thinking_tokens below the 4000 new tokens of a reply, got 4000"
+    ):
         await chat.complete(PROMPT, max_tokens=4000)
 
 
 async def test_adaptive_thinking_and_a_schema_go_along(server: ModelServer) -> None:
     model = server.script([Served()])
-    chat = AnthropicChat(model, base_url=server.url, thinking="adaptive").with_schema(JsonAnswer)
+    chat = AnthropicChat(
+        model, base_url=server.url, arguments={"thinking": {"type": "adaptive"}}
+    ).with_schema(JsonAnswer)
     await chat.complete(PROMPT, max_tokens=50)
     await chat.aclose()
     body = server.requests(model)[0].body
     assert body["thinking"] == {"type": "adaptive"}
     assert body["output_config"]["format"]["schema"]["required"] == ["action", "self_score"]
-    assert chat.name.endswith("thinking=adaptive schema=JsonAnswer")
+    assert chat.name.endswith("thinking={'type': 'adaptive'} schema=JsonAnswer")
 
 
 def test_stable_messages_and_the_last_one_end_with_a_cache_breakpoint() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from s3gym.agents.pictures.chess import render_svg
-from s3gym.agents.reading.chess import parse, read_action, render, write_action
+from s3gym.agents.reading.chess import read, read_action, write_action
 from s3gym.agents.reference.chess import choose as reference
 from s3gym.agents.strategies.chess import PLAYBOOK, visible_outcome
 from s3gym.contracts.game import Clock, NoVerifier
@@ -26,7 +26,7 @@ from s3gym.games._chess_generator import PRINTED_TABLE, letter_table
 from s3gym.games._chess_solver import independent_futures, solve
 from s3gym.games.chess import SPEC, ChessOptions, State, read_prediction
 from s3gym.records import Phase
-from s3gym.seeds import EpisodeSeeds
+from s3gym.seeds import EpisodeSeeds, SeedPlan
 
 GOLDEN = Path(__file__).parent / "golden"
 LEADER = ((5, 5), (6, 7), (6, 7), (7, 7))
@@ -140,7 +140,7 @@ def test_c21_all_right_five_times_is_a_perfect_episode() -> None:
 def test_c24_an_unreadable_answer_costs_a_step_and_the_world_goes_on(phase: Phase) -> None:
     played = play_episode(SPEC, None, phase, 5, scripted(["hello"]))
     assert played.rewards[0] == 0.0
-    before, after = parse(played.observations[0]), parse(played.observations[1])
+    before, after = read(played.observations[0]), read(played.observations[1])
     assert (before.made, after.made) == (0, 1)
     assert "prediction 2 of 5" in played.observations[1]
     assert after.frames[:-1] == before.frames[1:]
@@ -236,11 +236,13 @@ def test_every_board_keeps_the_invariants(seed: int, world: int | None) -> None:
 
 
 @settings(deadline=None, max_examples=20)
-@given(seed=st.integers(0, 2**63 - 1))
-def test_the_phases_give_unrelated_boards_for_one_seed(seed: int) -> None:
-    explored = board(seed, Phase.EXPLORATION).tracks
-    evaluated = board(seed + 1, Phase.EVALUATION).tracks
-    assert not set(explored) & set(evaluated)
+@given(root=st.integers(0, 2**63 - 1), index=st.integers(0, 29))
+def test_one_episode_number_gives_unrelated_boards_in_the_phases(root: int, index: int) -> None:
+    plan = SeedPlan(root=root)
+    explored, evaluated = (
+        set(board(plan.episode("chess", 0, phase, index), phase).tracks) for phase in Phase
+    )
+    assert len(explored & evaluated) <= 2  # a glider may start alike by chance
 
 
 def test_equal_seeds_give_equal_boards() -> None:
@@ -254,14 +256,13 @@ def every_future(history: motion.Track) -> set[tuple[motion.Cell, ...]]:
     for programs in motion.programs().values():
         for program in programs:
             for border in motion.BORDERS:
-                track = motion.roam(history[0], program, border)
-                if track[: motion.HISTORY] == history:
-                    futures.add(track[motion.HISTORY :])
+                if motion.roam(history[0], program[:6], border) == history:
+                    futures.add(motion.roam(history[0], program, border)[motion.HISTORY :])
     return futures
 
 
 def test_the_indexed_search_finds_what_a_search_through_all_programs_finds() -> None:
-    for _, track in board(21).tracks[:5]:
+    for _, track in board(21).tracks[:3]:
         history = track[: motion.HISTORY]
         assert independent_futures(history) == every_future(history)
     near_a_wall = tuple((0, column) for column in range(6, 13))
@@ -423,8 +424,8 @@ def test_an_observation_reads_back_to_itself(seed: int, step: int, phase: Phase)
     drawn = board(seed, phase)
     state = State(tracks=drawn.tracks, step=step)
     text = EVALUATION.game.observe(state, CLOCK)
-    view = parse(text)
-    assert render(view) == text
+    view = read(text)
+    assert view.render() == text
     assert all(line == line.rstrip() for line in text.split("\n"))
     assert view.made == step
     assert view.first_frame == step
@@ -435,7 +436,7 @@ def test_an_observation_reads_back_to_itself(seed: int, step: int, phase: Phase)
 @pytest.mark.parametrize("text", ["", "Board", "Board 15x15, 2 pieces, prediction 1 of 5\nFrame 0"])
 def test_another_text_is_no_observation(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
-        parse(text)
+        read(text)
 
 
 def test_a_frame_with_two_pieces_on_a_cell_is_not_drawn() -> None:
@@ -570,7 +571,7 @@ def test_the_picture_is_the_one_that_was_looked_at() -> None:
     text = EXPLORATION.game.observe(board(1, Phase.EXPLORATION), CLOCK)
     expected = (GOLDEN / "chess.svg").read_text(encoding="utf-8")
     assert render_svg(text) == expected
-    assert render_svg(render(parse(text))) == expected
+    assert render_svg(read(text).render()) == expected
 
 
 def test_frames_follow_each_other_in_the_picture_of_every_step() -> None:

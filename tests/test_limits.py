@@ -6,9 +6,11 @@ from collections.abc import Callable
 import anyio
 import pytest
 
+from s3gym.budget import Budget
 from s3gym.contracts.chat import Reply
-from s3gym.errors import ConfigError, ModelError
+from s3gym.errors import BudgetExhaustedError, ConfigError, ModelError
 from s3gym.limits import EndpointLimits, Limits, LimitSettings, Rate
+from s3gym.meter import Meter
 from s3gym.records import Usage
 from s3gym.testing.fakes import ScriptedChat
 
@@ -275,3 +277,15 @@ def test_a_chat_may_say_how_much_it_bears() -> None:
 def test_limits_out_of_range_are_refused(changes: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match="expected"):
         LimitSettings(**changes)
+
+
+async def test_a_budget_is_checked_before_every_attempt_and_charged_with_the_reply() -> None:
+    budget = Budget(max_tokens=10)
+    meter = Meter(Limits(QUICK), budget)
+    paid = Reply(text="fine", usage=Usage(calls=1, input_tokens=10))
+    chat = ScriptedChat([BUSY, paid, "never"])
+    assert await meter.call(chat, lambda: chat.complete([], max_tokens=1), tokens=1) is paid
+    with pytest.raises(BudgetExhaustedError):
+        await meter.call(chat, lambda: chat.complete([], max_tokens=1), tokens=1)
+    assert len(chat.requests) == 2
+    assert budget.spent.calls == 1

@@ -1,84 +1,75 @@
-"""Draws an observation of chess (latent rules): the newest frame, and each piece's way to it.
+"""A picture of a chess observation (latent rules): the newest frame, and each piece's way to it.
 
 Reads the observation text alone, so that a viewer never shows what the agent did not see.
+Earlier cells of a piece are dots, the older the fainter; a line joins two cells in a row unless
+the piece jumped over the border.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 
-from s3gym.agents.reading.chess import View, parse
+from s3gym.agents.pictures._svg import FAINT, circle, element, picture, text
+from s3gym.agents.reading.chess import Cell, ChessView, read
 
 CELL = 28
 MARGIN = 30
 TITLE = 26
 FARTHEST_LINE = 4
 GOLDEN_ANGLE = 137
-STYLE = (
-    "text{font-family:sans-serif;text-anchor:middle}"
-    ".title{font-size:14px;text-anchor:start;fill:#333}"
-    ".axis{font-size:10px;fill:#777}"
-    ".piece{font-size:17px;font-weight:bold}"
-)
+LINES = "#d5d9d3"
 
 
-def render_svg(text: str) -> str:
-    """Return a picture of the observation.
-
-    Earlier cells of a piece are dots, the older the fainter; a line joins two cells in a row
-    unless the piece jumped over the border.
+def render_svg(observation: str) -> str:
+    """Return the picture of an observation.
 
     Raises:
         ValueError: The text is no chess observation.
     """
-    view = parse(text)
-    width = 2 * MARGIN + view.columns * CELL
-    height = TITLE + 2 * MARGIN + view.rows * CELL
+    view = read(observation)
     newest = view.first_frame + len(view.frames) - 1
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}">',
-        f"<style>{STYLE}</style>",
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        f'<text class="title" x="{MARGIN}" y="{TITLE - 4}">Frame {newest}: {view.n_pieces} pieces, '
-        f"{view.made} of {view.predictions} predictions made</text>",
-        *_grid(view),
-    ]
+    title = (
+        f"Frame {newest}: {view.n_pieces} pieces, {view.made} of {view.predictions} "
+        "predictions made"
+    )
+    parts = [text(MARGIN, TITLE, title), *_grid(view)]
     for label in view.labels:
         parts.extend(_piece(view, label))
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    width = 2 * MARGIN + view.columns * CELL
+    height = TITLE + 2 * MARGIN + view.rows * CELL
+    return picture(width, height, title, parts)
 
 
-def _middle(cell: tuple[int, int]) -> tuple[int, int]:
+def _middle(cell: Cell) -> tuple[int, int]:
     """Return x and y of a cell's middle, in pixels."""
     row, column = cell
     return MARGIN + column * CELL + CELL // 2, TITLE + MARGIN + row * CELL + CELL // 2
 
 
-def _grid(view: View) -> list[str]:
-    right, bottom = MARGIN + view.columns * CELL, TITLE + MARGIN + view.rows * CELL
-    lines = [f"M{MARGIN} {TITLE + MARGIN + row * CELL}H{right}" for row in range(view.rows + 1)]
-    lines += [
-        f"M{MARGIN + column * CELL} {TITLE + MARGIN}V{bottom}" for column in range(view.columns + 1)
-    ]
-    parts = [f'<path d="{"".join(lines)}" stroke="#ddd" fill="none"/>']
+def _grid(view: ChessView) -> Iterator[str]:
+    top, right, bottom = TITLE + MARGIN, MARGIN + view.columns * CELL, 0
+    bottom = top + view.rows * CELL
+    across = "".join(f"M{MARGIN} {top + row * CELL}H{right}" for row in range(view.rows + 1))
+    down = "".join(f"M{MARGIN + x * CELL} {top}V{bottom}" for x in range(view.columns + 1))
+    yield element("path", d=across + down, stroke=LINES, fill="none")
     for row in range(view.rows):
-        y = _middle((row, 0))[1]
-        parts.append(f'<text class="axis" x="{MARGIN - 12}" y="{y + 4}">{row}</text>')
+        yield text(
+            MARGIN - 12, _middle((row, 0))[1] + 4, str(row), 10, fill=FAINT, text_anchor="middle"
+        )
     for column in range(view.columns):
-        x = _middle((0, column))[0]
-        parts.append(f'<text class="axis" x="{x}" y="{TITLE + MARGIN - 8}">{column}</text>')
-    return parts
+        yield text(
+            _middle((0, column))[0], top - 6, str(column), 10, fill=FAINT, text_anchor="middle"
+        )
 
 
-def _piece(view: View, label: str) -> list[str]:
+def _piece(view: ChessView, label: str) -> Iterator[str]:
     colour = f"hsl({(ord(label.upper()) - ord('A')) * GOLDEN_ANGLE % 360},70%,38%)"
     cells = view.history(label)
-    parts = [f'<g fill="{colour}" stroke="{colour}">']
     for age, (old, new) in enumerate(pairwise(cells), start=1):
-        faint = f"{age / (2 * len(cells)):.2f}"
+        faint = age / (2 * len(cells))
         (x, y), (to_x, to_y) = _middle(old), _middle(new)
-        parts.append(f'<circle cx="{x}" cy="{y}" r="3" stroke="none" opacity="{faint}"/>')
+        yield circle(x, y, 3, colour, opacity=faint)
         if max(abs(old[0] - new[0]), abs(old[1] - new[1])) <= FARTHEST_LINE:
-            parts.append(f'<path d="M{x} {y}L{to_x} {to_y}" stroke-width="1.5" opacity="{faint}"/>')
+            way = f"M{x} {y}L{to_x} {to_y}"
+            yield element("path", d=way, stroke=colour, stroke_width=1.5, opacity=faint)
     x, y = _middle(cells[-1])
-    parts.append(f'<text class="piece" stroke="none" x="{x}" y="{y + 6}">{label}</text></g>')
-    return parts
+    yield text(x, y + 6, label, size=17, fill=colour, font_weight="bold", text_anchor="middle")

@@ -35,7 +35,7 @@ def render_svg(text: str) -> str:
     height = view.rows * CELL + 2 * MARGIN + 20
     title = (
         f"Step {view.step} of {view.max_steps} · {view.mines} mines · {view.flags} flags · "
-        f"{view.lives} extra lives"
+        f"extra lives: {view.lives}"
     )
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '

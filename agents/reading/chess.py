@@ -28,7 +28,7 @@ EMPTY = "."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class ChessView:
     """What an observation shows.
 
     Attributes:
@@ -55,8 +55,28 @@ class View:
         """Return the cells of one piece, oldest first."""
         return tuple(frame[label] for frame in self.frames)
 
+    def render(self) -> str:
+        """Return the observation that reads as this view: ``read(text).render() == text``."""
+        number = (
+            f"prediction {self.made + 1} of {self.predictions}"
+            if self.made < self.predictions
+            else f"all {self.predictions} predictions made"
+        )
+        lines = [
+            f"Board {self.rows}x{self.columns}, {self.n_pieces} pieces, {number}",
+            STATE_HEADER,
+        ]
+        for index, frame in enumerate(self.frames):
+            lines.append(f"Frame {self.first_frame + index}")
+            at = {cell: label for label, cell in frame.items()}
+            lines.extend(
+                "".join(at.get((row, column), EMPTY) for column in range(self.columns))
+                for row in range(self.rows)
+            )
+        return "\n".join(lines)
 
-def parse(text: str) -> View:
+
+def read(text: str) -> ChessView:
     """Read an observation.
 
     Raises:
@@ -80,7 +100,7 @@ def parse(text: str) -> View:
         frames.append(_read_frame(blocks[start + 1 : start + 1 + rows], columns, n_pieces))
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         raise ValueError(f"expected frames in order, got {numbers}")
-    return View(
+    return ChessView(
         rows=rows,
         columns=columns,
         n_pieces=n_pieces,
@@ -105,24 +125,6 @@ def _read_frame(lines: list[str], columns: int, n_pieces: int) -> Frame:
     if len(cells) != n_pieces:
         raise ValueError(f"expected {n_pieces} pieces, got {len(cells)}")
     return cells
-
-
-def render(view: View) -> str:
-    """Return the observation that reads as ``view``: ``render(parse(text)) == text``."""
-    number = (
-        f"prediction {view.made + 1} of {view.predictions}"
-        if view.made < view.predictions
-        else f"all {view.predictions} predictions made"
-    )
-    lines = [f"Board {view.rows}x{view.columns}, {view.n_pieces} pieces, {number}", STATE_HEADER]
-    for index, frame in enumerate(view.frames):
-        lines.append(f"Frame {view.first_frame + index}")
-        at = {cell: label for label, cell in frame.items()}
-        lines.extend(
-            "".join(at.get((row, column), EMPTY) for column in range(view.columns))
-            for row in range(view.rows)
-        )
-    return "\n".join(lines)
 
 
 def write_action(cells: Mapping[str, Cell]) -> str:

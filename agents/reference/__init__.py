@@ -12,6 +12,7 @@ from s3gym.seeds import Stream
 
 REFERENCE_PLAYERS: dict[str, str] = {
     "chess": "s3gym.agents.reference.chess",
+    "chess_duel": "s3gym.agents.reference.chess_duel",
     "minesweeper": "s3gym.agents.reference.minesweeper",
     "nullify": "s3gym.agents.reference.nullify",
     "pvz": "s3gym.agents.reference.pvz",

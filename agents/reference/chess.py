@@ -8,7 +8,7 @@ Source: games.md, section 1.J.
 
 from functools import lru_cache
 
-from s3gym.agents.reading.chess import Cell, parse, write_action
+from s3gym.agents.reading.chess import Cell, read, write_action
 from s3gym.agents.strategies.playbook import Move
 from s3gym.games._chess_solver import solve
 from s3gym.records import Turn
@@ -19,15 +19,15 @@ def choose(turn: Turn, stream: Stream) -> Move:
     """Return the prediction for the next frame; every piece without an answer is left out."""
     first = turn.trail[0].observation if turn.trail else turn.observation
     futures = _futures(first.text)
-    made = parse(turn.observation.text).made - parse(first.text).made
+    made = read(turn.observation.text).made - read(first.text).made
     cells = {label: future[made] for label, future in futures if made < len(future)}
-    n_pieces = parse(turn.observation.text).n_pieces
+    n_pieces = read(turn.observation.text).n_pieces
     return Move(action=write_action(cells), self_score=len(cells) / n_pieces)
 
 
 @lru_cache(maxsize=16)
 def _futures(text: str) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
     """Return label -> cells of the frames after those shown, by letter."""
-    view = parse(text)
+    view = read(text)
     solved = solve({label: view.history(label) for label in view.labels})
     return tuple((label, solved[label]) for label in view.labels if label in solved)

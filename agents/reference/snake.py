@@ -14,7 +14,6 @@ from s3gym.agents.reading.snake import (
     DIRECTIONS,
     HEAD,
     OBSTACLE,
-    OPPOSITE,
     WALL,
     SnakeView,
     read,
@@ -24,7 +23,9 @@ from s3gym.agents.strategies.playbook import Move
 from s3gym.records import Turn
 from s3gym.seeds import Stream
 
-DEPTH = 8
+WORDS = tuple(DIRECTIONS)
+"""In an order in which the opposite of a direction has the same index but for its lowest bit."""
+DEPTH = 6
 PER_APPLE = 10.0
 PER_STEP = 0.5
 """What an apple loses for each step that it is eaten later."""
@@ -47,20 +48,20 @@ class _Board:
 
     @property
     def shifts(self) -> tuple[int, int, int, int]:
-        """Change of a bit's place per direction, in the order of ``DIRECTIONS``."""
+        """Change of a bit's place per direction, in the order of ``WORDS``."""
         return (-1, 1, -self.width, self.width)
 
     def search(
-        self, body: tuple[int, ...], taken: int, apples: int, depth: int
+        self, body: tuple[int, ...], taken: int, apples: int, heading: int, depth: int = 0
     ) -> tuple[float, int]:
         """Return the value of the best line and the index of its first direction."""
         if depth == min(DEPTH, self.left):
-            return self._leaf(body, taken, apples, depth), 0
-        best, choice = STUCK + depth, 0
+            return self._leaf(body, taken, apples, depth), heading
+        best, choice = STUCK + depth, heading
         head, blocked = body[-1], self.solid | taken
         for index, shift in enumerate(self.shifts):
             target = 1 << (head + shift)
-            if blocked & target:
+            if blocked & target or index == heading ^ 1:
                 continue
             if apples & target:
                 gain = PER_APPLE - PER_STEP * depth
@@ -68,7 +69,7 @@ class _Board:
             else:
                 gain = 0.0
                 after, now = (*body[1:], head + shift), taken & ~(1 << body[0]) | target
-            found = gain + self.search(after, now, apples & ~target, depth + 1)[0]
+            found = gain + self.search(after, now, apples & ~target, index, depth + 1)[0]
             if found > best:
                 best, choice = found, index
         return best, choice
@@ -105,10 +106,9 @@ def choose(turn: Turn, stream: Stream) -> Move:
         width=width, solid=_mask(view, WALL, OBSTACLE), left=view.max_steps - view.step + 1
     )
     apples = _mask(view, APPLE)
-    _, index = board.search(body, _mask(view, BODY, HEAD), apples, 0)
-    word = tuple(DIRECTIONS)[index]
-    if word == OPPOSITE[view.direction]:
-        word = view.direction
+    heading = WORDS.index(view.direction)
+    _, index = board.search(body, _mask(view, BODY, HEAD), apples, heading)
+    word = WORDS[index]
     eats = view.mark(view.target(word)) == APPLE
     return Move(action=word, self_score=float(eats))
 

@@ -10,6 +10,7 @@ from s3gym.errors import ConfigError
 
 PLAYBOOKS: dict[str, str] = {
     "chess": "s3gym.agents.strategies.chess:PLAYBOOK",
+    "chess_duel": "s3gym.agents.strategies.chess_duel:PLAYBOOK",
     "minesweeper": "s3gym.agents.strategies.minesweeper:PLAYBOOK",
     "nullify": "s3gym.agents.strategies.nullify:PLAYBOOK",
     "pvz": "s3gym.agents.strategies.pvz:PLAYBOOK",

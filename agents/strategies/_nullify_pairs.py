@@ -49,7 +49,9 @@ def combine(one: Unit, two: Unit) -> tuple[Unit, ...] | None:
         if result is None:
             return None
         return () if abs(result) <= ZERO else (result,)
-    return () if cancel(one, two) else (one + two,)
+    if cancel(one, two):
+        return ()
+    return (one + two,) if abs(one + two) <= LARGEST else None
 
 
 def play(units: tuple[Unit, ...], low: int, high: int) -> tuple[Unit, ...] | None:

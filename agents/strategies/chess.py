@@ -8,7 +8,7 @@ by eye: honest, and independent of the verifier.
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from s3gym.agents.reading.chess import Cell, View, parse, read_action, write_action
+from s3gym.agents.reading.chess import Cell, ChessView, read, read_action, write_action
 from s3gym.agents.strategies.playbook import Chooser, Move, Playbook
 from s3gym.records import Step, Turn
 from s3gym.seeds import Stream
@@ -50,7 +50,7 @@ def _shifted(cell: Cell, by: Cell, rows: int, columns: int) -> Cell:
     return (cell[0] + by[0]) % rows, (cell[1] + by[1]) % columns
 
 
-def _hindsight(view: View, predictor: Predictor) -> float:
+def _hindsight(view: ChessView, predictor: Predictor) -> float:
     """Return the share of pieces that the predictor gets right for the newest frame, [0, 1]."""
     right = 0
     for label in view.labels:
@@ -63,7 +63,7 @@ def _from_window(predictor: Predictor) -> Chooser:
     """Return the strategy that predicts from the frames that the observation shows."""
 
     def choose(turn: Turn, stream: Stream) -> Move:
-        view = parse(turn.observation.text)
+        view = read(turn.observation.text)
         cells = {
             label: cell
             for label in view.labels
@@ -78,8 +78,8 @@ def _from_start(predictor: Predictor) -> Chooser:
     """Return the strategy that goes on from an episode's first frames, whatever came since."""
 
     def choose(turn: Turn, stream: Stream) -> Move:
-        now = parse(turn.observation.text)
-        view = parse(turn.trail[0].observation.text) if turn.trail else now
+        now = read(turn.observation.text)
+        view = read(turn.trail[0].observation.text) if turn.trail else now
         cells = {}
         for label in view.labels:
             ahead = list(view.history(label))
@@ -97,7 +97,7 @@ def _from_start(predictor: Predictor) -> Chooser:
 
 def choose_random(turn: Turn, stream: Stream) -> Move:
     """Predict a uniform random cell for each piece."""
-    view = parse(turn.observation.text)
+    view = read(turn.observation.text)
     cells = {label: (stream.below(view.rows), stream.below(view.columns)) for label in view.labels}
     return Move(action=write_action(cells), self_score=1 / (view.rows * view.columns))
 
@@ -112,11 +112,11 @@ def visible_outcome(steps: Sequence[Step]) -> float:
     predictions = 1
     for step in steps:
         try:
-            view = parse(step.outcome.text)
+            view = read(step.outcome.text)
         except ValueError:
             continue
         predictions = view.predictions
-        if view.first_frame == parse(step.observation.text).first_frame:
+        if view.first_frame == read(step.observation.text).first_frame:
             continue
         named = read_action(step.decision.action)
         right = sum(named.get(label.upper()) == view.frames[-1][label] for label in view.labels)

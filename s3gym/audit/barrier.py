@@ -18,9 +18,10 @@ def check_isolation(db: sqlite3.Connection, audit: Audit) -> None:
         for row in db.execute("SELECT id, study, ordinal FROM episodes WHERE phase = 'exploration'")
     }
     for episode, study, phase, ordinal, checkpoint, index, sources in db.execute(
-        "SELECT e.id, e.study, e.phase, e.ordinal, e.checkpoint, s.idx, r.sources FROM steps s "
-        "JOIN episodes e ON e.id = s.episode JOIN recollections r ON r.hash = s.recollection "
-        "WHERE s.recollection != '' ORDER BY e.id, s.idx"
+        "SELECT e.id, e.study, e.phase, e.ordinal, e.checkpoint, min(s.idx), r.sources "
+        "FROM steps s JOIN episodes e ON e.id = s.episode "
+        "JOIN recollections r ON r.hash = s.recollection "
+        "WHERE s.recollection != '' GROUP BY e.id, s.recollection ORDER BY e.id, 6"
     ):
         audit.count("isolation")
         bound = ordinal - 1 if phase == Phase.EXPLORATION else checkpoint

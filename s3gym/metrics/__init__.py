@@ -50,6 +50,7 @@ from s3gym.metrics.inference import (
     sign_flip_p,
     skill,
     t_interval,
+    unpaired,
     verdict,
 )
 from s3gym.metrics.judging import (
@@ -126,6 +127,7 @@ __all__ = [
     "t_interval",
     "tertile_gap",
     "under_confidence",
+    "unpaired",
     "valid_points",
     "verdict",
 ]

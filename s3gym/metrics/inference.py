@@ -8,7 +8,8 @@ arm (memory ``none``) with the same seeds, in game points.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from math import fsum, isfinite, sqrt
 from typing import Literal
 
@@ -163,13 +164,19 @@ def minimum_detectable_effect(
     """
     if n < LEAST_REPEATS_FOR_INTERVAL:
         return None
+    return _detectable_shift(n, power, level) * sd / sqrt(n)
+
+
+@cache
+def _detectable_shift(n: int, power: float, level: float) -> float:
+    """Return the noncentrality whose power is as wanted, by bisection."""
     low, high = 0.0, 1.0
     while _power(n, high, level) < power:
         low, high = high, 2 * high
-    for _ in range(60):
+    for _ in range(50):
         middle = (low + high) / 2
         low, high = (low, middle) if _power(n, middle, level) >= power else (middle, high)
-    return high * sd / sqrt(n)
+    return high
 
 
 def repeats_needed(
@@ -229,6 +236,49 @@ def estimate(values: Sequence[float]) -> Estimate:
         detectable=minimum_detectable_effect(spread, n) if interval and spread else None,
         direction=direction,
     )
+
+
+def unpaired(arm: Sequence[float], control: Sequence[float]) -> Estimate:
+    """Return the difference of two means whose repeats share no seeds (Welch's interval).
+
+    Args:
+        arm: One number per repeat.
+        control: One number per repeat of the other arm.
+
+    Returns:
+        ``n`` is the smaller number of repeats, ``values`` is empty, and there is no p. The
+        interval is ``None`` below three repeats on either side, or without any spread.
+    """
+    n, above, below = min(len(arm), len(control)), mean(arm), mean(control)
+    nothing = Estimate(
+        values=(),
+        n=n,
+        mean=None if above is None or below is None else above - below,
+        sd=None,
+        low=None,
+        high=None,
+        p=None,
+        least_p=None,
+        detectable=None,
+        direction="unclear",
+    )
+    left, right = standard_deviation(arm), standard_deviation(control)
+    if nothing.mean is None or left is None or right is None or n < LEAST_REPEATS_FOR_INTERVAL:
+        return nothing
+    parts = left**2 / len(arm), right**2 / len(control)
+    error = sqrt(sum(parts))
+    if error == 0:
+        return nothing
+    from scipy.special import stdtrit
+
+    freedom = sum(parts) ** 2 / (
+        parts[0] ** 2 / (len(arm) - 1) + parts[1] ** 2 / (len(control) - 1)
+    )
+    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
+    low, high = nothing.mean - half, nothing.mean + half
+    direction: Direction = "better" if low > 0 else "worse" if high < 0 else "unclear"
+    reach = half + float(stdtrit(freedom, POWER)) * error
+    return replace(nothing, low=low, high=high, direction=direction, detectable=reach)
 
 
 def verdict(found: Estimate, arm: str, control: str = "none", unit: str = "points") -> str:

@@ -1,15 +1,17 @@
-"""A report as files: JSON and CSV."""
+"""A report as files: JSON, CSV and SVG."""
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from s3gym.errors import StoreError
-from s3gym.report.schema import Report
+from s3gym.report import charts
+from s3gym.report.schema import ArmRow, Report
 
 DIGITS = 9
 
@@ -19,17 +21,22 @@ def plain(value: Any) -> Any:
 
     A float that is not finite becomes ``None``: JSON has no word for it.
     """
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return plain(value._asdict())
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return value
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return {str(key): plain(item) for key, item in value.items()}
+
+
+def dumps(value: Any) -> str:
+    """Return any structure of this package as JSON: sorted keys, 9 significant digits."""
+    return json.dumps(plain(value), indent=1, sort_keys=True, ensure_ascii=True) + "\n"
 
 
 def to_json(report: Report) -> str:
@@ -38,7 +45,7 @@ def to_json(report: Report) -> str:
     Equal runs give equal text outside the blocks ``timings`` and ``provenance``. The schema is
     in ``docs/reference/report-json.md``.
     """
-    return json.dumps(plain(report), indent=1, sort_keys=True, ensure_ascii=True) + "\n"
+    return dumps(report)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -48,6 +55,43 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
+
+
+def _file_name(*parts: str) -> str:
+    """Return a name that is safe on every file system."""
+    joined = "-".join(part for part in parts if part)
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", joined)[:150] or "figure"
+
+
+def write_svg(report: Report, folder: str | Path) -> list[Path]:
+    """Write every figure as an SVG file into a folder; return their paths.
+
+    Learning curves and self-judging, one file per game and agent.
+
+    Raises:
+        StoreError: The folder cannot be written to.
+    """
+    colours = charts.colours_of(report.arms)
+    groups: dict[tuple[str, str, str], list[ArmRow]] = {}
+    for arm in report.arms:
+        groups.setdefault((arm.game, arm.agent, arm.store), []).append(arm)
+    figures: dict[str, str] = {}
+    for (game, agent, store), arms in groups.items():
+        levels = list(report.anchors.get(game, {}).items())
+        chosen = [colours[arm.memory] for arm in arms]
+        figures[_file_name("curves", game, agent, store)] = charts.curves(
+            arms, chosen, levels, standalone=True
+        )
+    for row in report.judging:
+        if not row.memory and row.cells:
+            name = _file_name("judging", row.game, row.agent, row.store)
+            figures[name] = charts.self_judging(row, standalone=True)
+    written = []
+    for name, figure in figures.items():
+        path = Path(folder) / f"{name}.svg"
+        write_text(path, figure + "\n")
+        written.append(path)
+    return written
 
 
 def _flat(row: Any, prefix: str = "") -> dict[str, Any]:

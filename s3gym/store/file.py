@@ -38,10 +38,13 @@ class Lock:
 
     def __init__(self, store: Path) -> None:
         self.path = store.with_name(store.name + ".lock")
-        with disk_errors(self.path):
-            self._file: IO[str] = self.path.open("a+")
+        self._file = self._open()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            while not self._is_current():  # its owner removed the file in between
+                self._file.close()
+                self._file = self._open()
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.seek(0)
             owner = self._file.read().strip() or "unknown"
@@ -54,8 +57,19 @@ class Lock:
         self._file.write(str(os.getpid()))
         self._file.flush()
 
+    def _open(self) -> IO[str]:
+        with disk_errors(self.path):
+            return self.path.open("a+")
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+        except FileNotFoundError:
+            return False
+
     def release(self) -> None:
-        """Give the right back."""
+        """Give the right back, and leave no file behind."""
+        self.path.unlink(missing_ok=True)
         self._file.close()
 
 

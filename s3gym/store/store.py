@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -90,7 +90,10 @@ class Store:
             )
 
     def close(self) -> None:
-        """Close the file and let other writers in."""
+        """Close the file and let other writers in; a closed store is one file without a log."""
+        with suppress(sqlite3.OperationalError):  # a reader has it open: the log stays
+            self.connection.execute("PRAGMA busy_timeout = 0")
+            self.connection.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
         self._lock.release()
 

@@ -6,6 +6,7 @@ broken promise of a plug-in's contract. ``s3gym check module:object`` runs them 
 
 from s3gym.testing.agent import check_agent
 from s3gym.testing.canary import CANARY, CanaryGame
+from s3gym.testing.fakes import ScriptedChat
 from s3gym.testing.findings import ConformanceError, Finding, Findings
 from s3gym.testing.game import check_game
 from s3gym.testing.memory import check_memory
@@ -18,6 +19,7 @@ __all__ = [
     "Finding",
     "Findings",
     "SampleEpisode",
+    "ScriptedChat",
     "check_agent",
     "check_game",
     "check_memory",

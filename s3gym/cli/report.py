@@ -1,0 +1,134 @@
+"""``s3gym report`` and ``s3gym compare``: what came out, and how sure that is."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from s3gym.audit import audit_store
+from s3gym.budget import usd
+from s3gym.catalog import find_game, pictures
+from s3gym.cli.console import console, say
+from s3gym.cli.parts import find_own_modules
+from s3gym.contracts.game import GameSpec
+from s3gym.errors import ConfigError
+from s3gym.report.build import build_report
+from s3gym.report.compare import compare, load_side, print_comparison
+from s3gym.report.files import dumps, to_json, write_csv, write_svg, write_text
+from s3gym.report.load import game_facts, load_stores, open_episodes
+from s3gym.report.page import to_html
+from s3gym.report.paper import PaperRow, paper_rows
+from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
+from s3gym.report.schema import Report
+from s3gym.report.table import print_paper, print_table
+
+File = click.Path(path_type=Path, dir_okay=False)
+Folder = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command("report")
+@click.argument("stores", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "json_file", type=File, help="Write everything as JSON.")
+@click.option("--html", "html_file", type=File, help="Write one self-contained page.")
+@click.option("--csv", "csv_folder", type=Folder, help="Write the tables as CSV files.")
+@click.option("--svg", "svg_folder", type=Folder, help="Write the figures as SVG files.")
+@click.option("--paper", is_flag=True, help="Put the paper's published rows beside yours.")
+@click.option("--game", multiple=True, help="Your own game, as module:attribute.")
+@click.option("--quiet", is_flag=True, help="Write files only.")
+def report_command(
+    stores: tuple[Path, ...],
+    json_file: Path | None,
+    html_file: Path | None,
+    csv_folder: Path | None,
+    svg_folder: Path | None,
+    game: tuple[str, ...],
+    *,
+    paper: bool,
+    quiet: bool,
+) -> None:
+    """Show the metrics of stores with their uncertainty."""
+    records = load_stores(stores)
+    report = build_report(records, facts(records, game), price=price)
+    rows = paper_rows(report) if paper else []
+    if not quiet:
+        print_table(report, console())
+        if paper:
+            print_paper(rows, console())
+    if json_file is not None:
+        write_text(json_file, to_json(report))
+    if csv_folder is not None:
+        write_csv(report, csv_folder)
+    if svg_folder is not None:
+        write_svg(report, svg_folder)
+    if html_file is not None:
+        write_text(html_file, _page(report, records, stores, rows))
+        if not quiet:
+            say(f"wrote {html_file}")
+
+
+def facts(records: list[StoreRecord], own: tuple[str, ...] = ()) -> dict[str, GameFacts]:
+    """Return what is known of the games of stores; a game that is not at hand has no facts."""
+    if own:
+        find_own_modules()
+    given = {spec.name: spec for spec in map(find_game, own)}
+    found: dict[str, GameFacts] = {}
+    for record in records:
+        for study in record.studies:
+            spec = given.get(study.game) or _built_in(study.game)
+            if study.game not in found and spec is not None:
+                found[study.game] = game_facts(spec, dict(study.options))
+    return found
+
+
+def _built_in(name: str) -> GameSpec | None:
+    try:
+        return find_game(name) if ":" not in name else None
+    except ConfigError:
+        return None
+
+
+def price(usage: ModelUsage) -> float | None:
+    """Return US dollars of some usage, ``None`` when the price is not known."""
+    return usd(_Named(usage.chat), usage.usage, served=usage.model)
+
+
+class _Named:
+    """Stands for a recorded chat model where only its name counts."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def complete(self, *messages: object, **settings: object) -> Any:
+        """Refuse: a recorded call is never sent again."""
+        raise NotImplementedError
+
+
+def _page(
+    report: Report, records: list[StoreRecord], stores: tuple[Path, ...], rows: list[PaperRow]
+) -> str:
+    games = sorted({study.game for record in records for study in record.studies})
+    found = []
+    for path in stores:
+        audit = audit_store(path, _built_in)
+        faults = sum(finding.level == "fail" for finding in audit.findings)
+        found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
+    with open_episodes(records) as episode:
+        return to_html(
+            report,
+            episode=episode,
+            pictures=pictures(games),
+            paper=rows,
+            audit="; ".join(found),
+        )
+
+
+@click.command("compare")
+@click.argument("first")
+@click.argument("second")
+@click.option("--json", "json_file", type=File, help="Write the comparison as JSON.")
+def compare_command(first: str, second: str, json_file: Path | None) -> None:
+    """Compare two stores, or two arms as STORE:GAME/AGENT/MEMORY, paired on seeds."""
+    found = compare(load_side(first), load_side(second), name_a=first, name_b=second)
+    print_comparison(found, console())
+    if json_file is not None:
+        write_text(json_file, dumps(found))

@@ -215,9 +215,8 @@ def _played(board: "chess.Board", move: "chess.Move", seen: tuple[str, ...]) -> 
     if board.is_zeroing(move):
         seen = ()
     board.push(move)
-    fen = board.fen()
-    seen = (*seen, _key(fen))
-    return State(fen=fen, seen=seen, result=_result(board, seen))
+    seen = (*seen, _key(board.fen()))
+    return State(fen=board.fen(), seen=seen, result=_result(board, seen))
 
 
 def _key(fen: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from s3gym.contracts.chat import Reply
-from s3gym.records import Decision, Message, Observation, Phase, Recollection, Step, Usage
+from s3gym.records import Decision, Message, Observation, Phase, Recollection, Status, Step, Usage
 from s3gym.schedule import Schedule
 from s3gym.seeds import Stream, derive
 from s3gym.store.chain import canonical
@@ -97,9 +97,9 @@ def _study(
         repeat=int(repeat[1:]),
         spec=spec,
     )
-    for checkpoint in absent:
-        store.ledger.set_invalid(name, checkpoint, "the service stayed down")
-    plans = [
+    for invalid in absent:
+        store.ledger.set_invalid(name, invalid, "the service stayed down")
+    plans: list[tuple[Phase, int, int | None]] = [
         (Phase.EXPLORATION, ordinal, None)
         for ordinal in range(1, schedule.exploration_episodes + 1)
     ]
@@ -164,7 +164,7 @@ def _episode(
     for index in range(n_steps):
         reward = float(shared.below(3)) + (lift / n_steps if stream.chance(0.9) else 0.0)
         self_score = reward if stream.chance(0.7) else float(stream.below(3))
-        status = "ok" if stream.chance(0.9) else "no_score"
+        status: Status = "ok" if stream.chance(0.9) else "no_score"
         action = NASTY if nasty and index == 0 else stream.pick(["UP", "DOWN", "LEFT"])
         text = board(stream, size) + (f"\n{NASTY}" if nasty else "")
         outcome = Observation(

@@ -15,12 +15,12 @@ from s3gym.errors import ConfigError
 from s3gym.report.build import build_report
 from s3gym.report.compare import compare, load_side, print_comparison
 from s3gym.report.files import dumps, to_json, write_csv, write_svg, write_text
-from s3gym.report.load import game_facts, load_episode, load_stores
+from s3gym.report.load import game_facts, load_stores, open_episodes
 from s3gym.report.page import to_html
-from s3gym.report.paper import paper_rows
+from s3gym.report.paper import PaperRow, paper_rows
 from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
 from s3gym.report.schema import Report
-from s3gym.report.table import print_table
+from s3gym.report.table import print_paper, print_table
 
 File = click.Path(path_type=Path, dir_okay=False)
 Folder = click.Path(path_type=Path, file_okay=False)
@@ -52,10 +52,8 @@ def report_command(
     rows = paper_rows(report) if paper else []
     if not quiet:
         print_table(report, console())
-        for row in rows:
-            say(str(row))
-        for label, root in report.roots.items():
-            say(f"root {label} {root or 'not sealed: studies are unfinished'}".replace("  ", " "))
+        if paper:
+            print_paper(rows, console())
     if json_file is not None:
         write_text(json_file, to_json(report))
     if csv_folder is not None:
@@ -106,23 +104,22 @@ class _Named:
 
 
 def _page(
-    report: Report, records: list[StoreRecord], stores: tuple[Path, ...], rows: list[Any]
+    report: Report, records: list[StoreRecord], stores: tuple[Path, ...], rows: list[PaperRow]
 ) -> str:
-    labels = [record.studies[0].store if record.studies else "" for record in records]
-    paths = dict(zip(labels, stores, strict=True))
     games = sorted({study.game for record in records for study in record.studies})
     found = []
     for path in stores:
         audit = audit_store(path, _built_in)
         faults = sum(finding.level == "fail" for finding in audit.findings)
         found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
-    return to_html(
-        report,
-        episode=lambda store, name: load_episode(paths[store], name),
-        pictures=pictures(games),
-        paper=rows,
-        audit="; ".join(found),
-    )
+    with open_episodes(records) as episode:
+        return to_html(
+            report,
+            episode=episode,
+            pictures=pictures(games),
+            paper=rows,
+            audit="; ".join(found),
+        )
 
 
 @click.command("compare")

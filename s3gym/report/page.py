@@ -19,10 +19,11 @@ from s3gym.report import browser, charts, words
 from s3gym.report.browser import Frame, Picture, Source
 from s3gym.report.build import answers, name_of
 from s3gym.report.paper import CAVEATS, PaperRow
+from s3gym.report.records import ShownEpisode
 from s3gym.report.safe import visible
 from s3gym.report.schema import ArmRow, ComparisonRow, Report
 
-EPISODE_BYTES = 8_000_000
+EPISODE_BYTES = 6_000_000
 SHOWN_CHARACTERS = 1500
 
 
@@ -157,22 +158,27 @@ def _studies(
 ) -> list[dict[str, Any]]:
     """Return the episode browser: study -> rendered episodes."""
     template = _environment().get_template("episode.html")
-    share = browser.share(report, limit)
+
+    def render(shown: ShownEpisode, frames: list[Frame]) -> str:
+        return template.render(frames=frames, closing=shown.closing)
+
+    picks = browser.chosen(report)
+    shown = [
+        browser.Shown(
+            episode(store, name), browser.picture_of(pictures, study), kind.startswith("best")
+        )
+        for store, study, kind, name in picks
+    ]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for store, study, kind, name in browser.chosen(report):
-        shown = episode(store, name)
-
-        def render(frames: list[Frame], closing: str = shown.closing) -> str:
-            return template.render(frames=frames, closing=closing)
-
-        picture = browser.picture_of(pictures, study)
-        html = browser.frames(shown, picture, render, share)
+    for (store, study, kind, name), one, html in zip(
+        picks, shown, browser.fitted(shown, limit, render), strict=True
+    ):
         found.setdefault((store, study), []).append(
             {
                 "kind": kind,
                 "id": name.removeprefix(f"{study}/"),
-                "score": shown.score,
-                "n_steps": len(shown.steps),
+                "score": one.episode.score,
+                "n_steps": len(one.episode.steps),
                 "html": Markup(html),  # rendered and escaped by our template
             }
         )

@@ -20,6 +20,7 @@ from typing import Literal, get_args
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError
+from s3gym.memory._fitting import joined_tokens
 from s3gym.memory._outcomes import Digest, digest, mean_self_score
 from s3gym.prompts import closing_line, step_lines
 from s3gym.records import Cue, Episode, Recollection, Step
@@ -35,12 +36,14 @@ class _Shelf:
     """Append-only: what was recorded, rendered and counted once. Views share it.
 
     One entry per step in ``steps``, ``texts`` (without the closing line end), ``ends`` (that line
-    end) and ``totals`` (tokens up to and with the step); one per episode in the others.
+    end), ``alones`` (tokens of the text) and ``totals`` (tokens up to and with the step and its
+    line end); one per episode in the others.
     """
 
     steps: list[Step] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
+    alones: list[int] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     ordinals: list[int] = field(default_factory=list)
@@ -59,7 +62,9 @@ class _Shelf:
             if position == last:
                 lines.append(closing_line(step))
             text, end = "\n".join(lines), EPISODE_END if position == last else LINE_END
-            total += counter.count(text + end)
+            alone = counter.count(text)
+            total += joined_tokens(text, alone, end, counter)
+            self.alones.append(alone)
             self.texts.append(text)
             self.ends.append(end)
             self.totals.append(total)
@@ -187,7 +192,7 @@ class HistoryView:
         used = 0
         for episode in sorted(range(self.n_episodes), key=lambda index: (-means[index], index)):
             start, stop = shelf.starts[episode], self._stop(episode)
-            trimmed = self._span(start, stop - 1) + self.counter.count(shelf.texts[stop - 1])
+            trimmed = self._span(start, stop - 1) + shelf.alones[stop - 1]
             if used + trimmed <= max_tokens:
                 pieces.append(_Piece(start, stop))
                 used += self._span(start, stop)
@@ -214,7 +219,7 @@ class HistoryView:
         last = pieces[-1].stop - 1
         total = sum(self._span(piece.start, piece.stop) for piece in pieces)
         total += sum(self.counter.count(header) for header in map(self._header, pieces) if header)
-        return total - self._span(last, last + 1) + self.counter.count(self.shelf.texts[last])
+        return total - self._span(last, last + 1) + self.shelf.alones[last]
 
     def _text(self, pieces: Sequence[_Piece]) -> str:
         return "".join(self._parts(pieces))

@@ -5,16 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from s3gym.contracts.chat import Reply
-from s3gym.records import (
-    Decision,
-    Message,
-    Observation,
-    Phase,
-    Recollection,
-    Status,
-    Step,
-    Usage,
-)
+from s3gym.records import Decision, Message, Observation, Phase, Recollection, Status, Step, Usage
 from s3gym.schedule import Schedule
 from s3gym.seeds import Stream, derive
 from s3gym.store.chain import canonical
@@ -103,8 +94,8 @@ def _study(
         repeat=int(repeat[1:]),
         spec=spec,
     )
-    for failed in absent:
-        store.ledger.set_invalid(name, failed, "the service stayed down")
+    for invalid in absent:
+        store.ledger.set_invalid(name, invalid, "the service stayed down")
     plans: list[tuple[Phase, int, int | None]] = [
         (Phase.EXPLORATION, ordinal, None)
         for ordinal in range(1, schedule.exploration_episodes + 1)

@@ -35,10 +35,11 @@ def always_collaborate(turn: Turn, stream: Stream) -> Move:
     return _move(read(turn.observation.text), COLLABORATE)
 
 
-def alternate(turn: Turn, stream: Stream) -> Move:
-    """Collaborate in odd rounds and cheat in even ones, whatever the opponent does."""
+def contrarian(turn: Turn, stream: Stream) -> Move:
+    """Cheat first, then do the opposite of what the opponent did last."""
     view = read(turn.observation.text)
-    return _move(view, COLLABORATE if view.step % 2 else CHEAT)
+    cheated = bool(view.rounds) and view.rounds[-1].other == CHEAT
+    return _move(view, COLLABORATE if cheated else CHEAT)
 
 
 def copycat_last_cheat(turn: Turn, stream: Stream) -> Move:
@@ -66,7 +67,7 @@ def _move(view: TrustView, own: str) -> Move:
 STRATEGIES: dict[str, Chooser] = {
     "always-cheat": always_cheat,
     "always-collaborate": always_collaborate,
-    "alternate": alternate,
+    "contrarian": contrarian,
     "copycat-last-cheat": copycat_last_cheat,
 }
 PLAYBOOK = Playbook(strategies=STRATEGIES, random=random_word, outcome=outcome)

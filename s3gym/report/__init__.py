@@ -17,6 +17,7 @@ from s3gym.report.load import (
 )
 from s3gym.report.page import study_page, to_html
 from s3gym.report.paper import CAVEATS, PaperRow, paper_rows, paper_tables
+from s3gym.report.power import PowerRow, power_rows, print_power
 from s3gym.report.records import GameFacts, ModelUsage, ShownEpisode, StoreRecord, StudyRecord
 from s3gym.report.safe import visible
 from s3gym.report.schema import Report
@@ -30,6 +31,7 @@ __all__ = [
     "ModelUsage",
     "PairRow",
     "PaperRow",
+    "PowerRow",
     "Report",
     "ShownEpisode",
     "StoreRecord",
@@ -45,8 +47,10 @@ __all__ = [
     "open_episodes",
     "paper_rows",
     "paper_tables",
+    "power_rows",
     "print_comparison",
     "print_paper",
+    "print_power",
     "print_table",
     "select",
     "study_page",

@@ -177,7 +177,7 @@ class _Study:
         except* PluginError as failures:
             failure = first_of(failures)
         finally:
-            await _aclose(memory)
+            await close_part(memory)
         if failure is not None:
             self._mark("failed", str(failure))
             self.tell(Event(kind="failed", study=plan.id, note=str(failure)))
@@ -341,7 +341,7 @@ class _Study:
             finally:
                 if not part.shared:
                     for agent in made:
-                        await _aclose(agent)
+                        await close_part(agent)
 
     @property
     def _agent_label(self) -> str:
@@ -400,7 +400,8 @@ def plan_episode(
     )
 
 
-async def _aclose(part: object) -> None:
+async def close_part(part: object) -> None:
+    """Close what can be closed, within a few seconds, cancelled or not."""
     close = getattr(part, "aclose", None)
     if close is None:
         return

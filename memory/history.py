@@ -20,8 +20,8 @@ from typing import Literal, get_args
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError
-from s3gym.memory._fitting import joined_tokens
 from s3gym.memory._outcomes import Digest, digest, mean_self_score
+from s3gym.memory.fitting import joined_tokens
 from s3gym.prompts import closing_line, step_lines
 from s3gym.records import Cue, Episode, Recollection, Step
 from s3gym.tokens import token_counter

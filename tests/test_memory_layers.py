@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from s3gym.errors import ConfigError, MemoryFailure
-from s3gym.memory._fitting import fit, joined_tokens
 from s3gym.memory.adapters import from_functions, langgraph_memory, mem0_memory
 from s3gym.memory.filtered import Filtered, filtered
+from s3gym.memory.fitting import fit, joined_tokens
 from s3gym.memory.history import HistoryMemory
 from s3gym.memory.layered import Layered, layered
 from s3gym.memory.none import NoMemory

@@ -6,11 +6,9 @@ back: a step's self-score alone would teach cheating in trust. Without a memory 
 uniformly from the same strategies, which is its control arm.
 """
 
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean, pstdev
 
 from s3gym.agents.strategies import playbook_of
 from s3gym.agents.strategies.playbook import Playbook
@@ -24,11 +22,8 @@ MEAN = re.compile(
     r"mean (?:self-scored )?outcome (-?[0-9]{1,12}(?:\.[0-9]{1,12})?)"
     r"(?: over ([0-9]{1,9}) episodes?)?"
 )
-HOPE = 0.5
-"""Weight of the margin by which exploration hopes that a strategy is better than it looks."""
-DOUBT = 2
-"""Imagined episodes of middling outcome behind each strategy, so that one lucky episode does
-not make a strategy the best."""
+EXPLOIT = 0.5
+"""How often exploration plays what looks best, once every strategy has been tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +34,23 @@ class Evidence:
         trials: Finished episodes that were recalled, or as many as a text speaks of (at least 1).
         mean: Their mean outcome; ``None`` where a text gives none.
         rank: 1 where a text says to retain it, -1 where it says to avoid it, else 0.
-        spread: Standard deviation of its outcomes, where there are several.
     """
 
     trials: int
     mean: float | None
     rank: int = 0
-    spread: float = 0.0
+
+    @property
+    def merit(self) -> tuple[int, float]:
+        """What strategies are compared by: the text's advice first, then the mean."""
+        return (self.rank, float("-inf") if self.mean is None else self.mean)
 
 
 class StrategistAgent:
     """Chooses a strategy per episode, by what it remembers of earlier ones.
 
-    In exploration it tries everything once, then what could still turn out best: a strategy's
-    mean outcome plus a margin that shrinks as it is tried (an upper confidence bound). In
-    evaluation it plays what looks best, means of few episodes drawn towards the overall mean.
+    In exploration it tries what it has tried least, and once everything has been tried it plays
+    what looks best half of the time. In evaluation it plays what looks best.
     """
 
     stateless = True
@@ -77,47 +74,14 @@ def choose_strategy(turn: Turn, playbook: Playbook) -> str:
     evidence = evidence_from(turn.recollection, playbook)
     if not evidence:
         return stream.pick(names)
-    untried = [name for name in names if name not in evidence]
-    if turn.phase is Phase.EXPLORATION and untried:
-        return stream.pick(untried)
-    margin = _spread(evidence) if turn.phase is Phase.EXPLORATION else 0.0
-    merits = _merits(evidence, margin)
-    best = max(merits.values())
-    if best[0] < 0 and untried:
-        return stream.pick(untried)
-    return stream.pick([name for name in sorted(merits) if merits[name] == best])
-
-
-def _merits(evidence: Mapping[str, Evidence], margin: float) -> dict[str, tuple[int, float]]:
-    """Return what strategies are compared by: the text's advice first, then the mean.
-
-    Args:
-        evidence: What is known of each strategy.
-        margin: How far an outcome may lie from its mean; 0 for no exploring.
-    """
-    total = sum(known.trials for known in evidence.values())
-    middle = _mean(evidence)
-    found = {}
-    for name, known in evidence.items():
-        mean = middle if known.mean is None else known.mean
-        sure = (known.trials * mean + DOUBT * middle) / (known.trials + DOUBT)
-        hope = HOPE * margin * math.sqrt(math.log(total) / known.trials) if total > 1 else 0.0
-        found[name] = (0 if margin else known.rank, sure + hope)
-    return found
-
-
-def _mean(evidence: Mapping[str, Evidence]) -> float:
-    known = [(each.trials, each.mean) for each in evidence.values() if each.mean is not None]
-    total = sum(trials for trials, _ in known)
-    return sum(trials * mean for trials, mean in known) / total if total else 0.0
-
-
-def _spread(evidence: Mapping[str, Evidence]) -> float:
-    """Return how far outcomes lie apart: what the steps show, else the range of the means."""
-    spreads = [each.spread for each in evidence.values() if each.spread]
-    means = [each.mean for each in evidence.values() if each.mean is not None]
-    apart = max(means) - min(means) if means else 0.0
-    return max([apart / 2, *spreads])
+    trials = {name: evidence[name].trials if name in evidence else 0 for name in names}
+    fewest = min(trials.values())
+    if turn.phase is Phase.EXPLORATION and (not fewest or not stream.chance(EXPLOIT)):
+        return stream.pick([name for name in names if trials[name] == fewest])
+    best = max(known.merit for known in evidence.values())
+    if best[0] < 0 and len(evidence) < len(names):
+        return stream.pick([name for name in names if name not in evidence])
+    return stream.pick([name for name in sorted(evidence) if evidence[name].merit == best])
 
 
 def evidence_from(recollection: Recollection, playbook: Playbook) -> dict[str, Evidence]:
@@ -138,7 +102,7 @@ def _evidence_from_steps(steps: Sequence[Step], playbook: Playbook) -> dict[str,
         if name and episode[-1].outcome.done:
             outcomes.setdefault(name, []).append(playbook.outcome(episode[-1].outcome.text))
     return {
-        name: Evidence(trials=len(values), mean=fmean(values), spread=pstdev(values))
+        name: Evidence(trials=len(values), mean=sum(values) / len(values))
         for name, values in outcomes.items()
     }
 

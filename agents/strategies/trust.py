@@ -30,6 +30,11 @@ def always_cheat(turn: Turn, stream: Stream) -> Move:
     return _move(read(turn.observation.text), CHEAT)
 
 
+def always_collaborate(turn: Turn, stream: Stream) -> Move:
+    """Collaborate in every round."""
+    return _move(read(turn.observation.text), COLLABORATE)
+
+
 def contrarian(turn: Turn, stream: Stream) -> Move:
     """Cheat first, then do the opposite of what the opponent did last."""
     view = read(turn.observation.text)
@@ -61,6 +66,7 @@ def _move(view: TrustView, own: str) -> Move:
 
 STRATEGIES: dict[str, Chooser] = {
     "always-cheat": always_cheat,
+    "always-collaborate": always_collaborate,
     "contrarian": contrarian,
     "copycat-last-cheat": copycat_last_cheat,
 }

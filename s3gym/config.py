@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from s3gym.budget import Price
 from s3gym.errors import ConfigError
+from s3gym.oracle import Oracle
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.text import shorten
 
@@ -90,6 +91,9 @@ class RunConfig(BaseModel):
     )
     model: ModelConfig = Field(default_factory=ModelConfig)
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
+    oracle: Oracle | None = Field(
+        default=None, description="judge or explorer: outside the protocol"
+    )
     jobs: Annotated[int, Field(ge=1)] = Field(default=16, description="studies side by side")
 
 

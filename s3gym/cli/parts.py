@@ -65,6 +65,7 @@ def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False
         options={find_game(name).name: values for name, values in config.games.items()},
         limits=meter,
         at_most=config.jobs,
+        oracle=config.oracle,
         settings={"model": settings} if settings else {},
     )
     return Wiring(sweep=sweep, meter=meter)

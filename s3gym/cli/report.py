@@ -22,6 +22,7 @@ from s3gym.report.page import to_html
 from s3gym.report.paper import PaperRow, paper_rows
 from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
 from s3gym.report.schema import Report
+from s3gym.report.site import write_site
 from s3gym.report.table import print_paper, print_table
 from s3gym.store import file
 
@@ -32,7 +33,12 @@ Folder = click.Path(path_type=Path, file_okay=False)
 @click.command("report")
 @click.argument("stores", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "json_file", type=File, help="Write everything as JSON.")
-@click.option("--html", "html_file", type=File, help="Write one self-contained page.")
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(),
+    help="Write one self-contained page; a folder (or NAME/) gets a page per study too.",
+)
 @click.option("--csv", "csv_folder", type=Folder, help="Write the tables as CSV files.")
 @click.option("--svg", "svg_folder", type=Folder, help="Write the figures as SVG files.")
 @click.option("--paper", is_flag=True, help="Put the paper's published rows beside yours.")
@@ -41,7 +47,7 @@ Folder = click.Path(path_type=Path, file_okay=False)
 def report_command(
     stores: tuple[Path, ...],
     json_file: Path | None,
-    html_file: Path | None,
+    html_file: str | None,
     csv_folder: Path | None,
     svg_folder: Path | None,
     game: tuple[str, ...],
@@ -64,7 +70,7 @@ def report_command(
     if svg_folder is not None:
         write_svg(report, svg_folder)
     if html_file is not None:
-        write_text(html_file, _page(report, records, stores, rows))
+        _write_page(report, records, stores, rows, html_file)
         if not quiet:
             say(f"wrote {html_file}")
 
@@ -123,23 +129,28 @@ def _addresses(store: Path) -> Iterator[tuple[str, str | None]]:
                 yield name, model.get("base_url")
 
 
-def _page(
-    report: Report, records: list[StoreRecord], stores: tuple[Path, ...], rows: list[PaperRow]
-) -> str:
-    games = sorted({study.game for record in records for study in record.studies})
+def _write_page(
+    report: Report,
+    records: list[StoreRecord],
+    stores: tuple[Path, ...],
+    rows: list[PaperRow],
+    target: str,
+) -> None:
+    drawn = pictures(sorted({study.game for record in records for study in record.studies}))
     found = []
     for path in stores:
         audit = audit_store(path, _built_in)
         faults = sum(finding.level == "fail" for finding in audit.findings)
         found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
+    said = "; ".join(found)
     with open_episodes(records) as episode:
-        return to_html(
-            report,
-            episode=episode,
-            pictures=pictures(games),
-            paper=rows,
-            audit="; ".join(found),
-        )
+        if Path(target).is_dir() or target.endswith("/"):
+            write_site(
+                report, records, target, episode=episode, pictures=drawn, paper=rows, audit=said
+            )
+        else:
+            page = to_html(report, episode=episode, pictures=drawn, paper=rows, audit=said)
+            write_text(Path(target), page)
 
 
 @click.command("compare")

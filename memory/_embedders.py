@@ -108,6 +108,10 @@ class HashingEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one vector per text; a text without visible characters gets zeros."""
+        return self.embed_now(texts)
+
+    def embed_now(self, texts: Sequence[str]) -> Vectors:
+        """Do what ``embed`` does, without waiting."""
         return np.stack([self._one(text) for text in texts])
 
     def _one(self, text: str) -> Vectors:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from s3gym.contracts.chat import Reply
-from s3gym.records import Decision, Message, Observation, Phase, Recollection, Step, Usage
+from s3gym.records import Decision, Message, Observation, Phase, Recollection, Status, Step, Usage
 from s3gym.schedule import Schedule
 from s3gym.seeds import Stream, derive
 from s3gym.store.chain import canonical
@@ -36,7 +36,6 @@ def make_store(
     invalid: Sequence[tuple[str, int]] = (),
     nasty: bool = False,
     size: int = 6,
-    calls: bool = True,
     options: dict[str, Any] | None = None,
 ) -> Path:
     """Write a store whose history arms gain ``effect`` points per checkpoint, plus noise."""
@@ -55,7 +54,6 @@ def make_store(
                     absent=[at for name, at in invalid if name == "/".join(map(str, study))],
                     nasty=nasty,
                     size=size,
-                    calls=calls,
                     options=options or {},
                 )
     return path
@@ -82,7 +80,6 @@ def _study(
     absent: Sequence[int],
     nasty: bool,
     size: int,
-    calls: bool,
     options: dict[str, Any],
 ) -> None:
     game, agent, memory, repeat = study
@@ -97,9 +94,9 @@ def _study(
         repeat=int(repeat[1:]),
         spec=spec,
     )
-    for checkpoint in absent:
-        store.ledger.set_invalid(name, checkpoint, "the service stayed down")
-    plans = [
+    for invalid in absent:
+        store.ledger.set_invalid(name, invalid, "the service stayed down")
+    plans: list[tuple[Phase, int, int | None]] = [
         (Phase.EXPLORATION, ordinal, None)
         for ordinal in range(1, schedule.exploration_episodes + 1)
     ]
@@ -129,7 +126,7 @@ def _study(
             opening=board(Stream(derive("board", root_seed, name, tail, 0)), size),
             max_steps=schedule.max_steps,
         )
-        _episode(store, row, int(repeat[1:]), n_steps, lift, root_seed, nasty, size, calls, memory)
+        _episode(store, row, int(repeat[1:]), n_steps, lift, root_seed, nasty, size, memory)
     store.ledger.set_status(name, "done")
     store.verdicts.seal(name)
 
@@ -143,7 +140,6 @@ def _episode(
     root_seed: int,
     nasty: bool,
     size: int,
-    calls: bool,
     memory: str,
 ) -> None:
     stream = Stream(derive("made", root_seed, row.id))
@@ -164,7 +160,7 @@ def _episode(
     for index in range(n_steps):
         reward = float(shared.below(3)) + (lift / n_steps if stream.chance(0.9) else 0.0)
         self_score = reward if stream.chance(0.7) else float(stream.below(3))
-        status = "ok" if stream.chance(0.9) else "no_score"
+        status: Status = "ok" if stream.chance(0.9) else "no_score"
         action = NASTY if nasty and index == 0 else stream.pick(["UP", "DOWN", "LEFT"])
         text = board(stream, size) + (f"\n{NASTY}" if nasty else "")
         outcome = Observation(

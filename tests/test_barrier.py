@@ -36,7 +36,7 @@ class Noise:
         return derive("noise", repr(before), action) % 1_000 / 7
 
     def score(self, rewards: Any, final: Any) -> float:
-        return -sum(rewards)
+        return -float(sum(rewards))
 
 
 class WithVerifier:

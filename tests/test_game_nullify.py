@@ -1,71 +1,45 @@
-"""Nullify: hand-worked rows of games.md 3.H, solvability, leaks, parser, anchors."""
+"""Nullify: hand-worked rows of games.md 3.H, solvability, leaks, invariants, traces."""
 
 import math
-import time
 from dataclasses import replace
 from statistics import mean
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
-from episodes import mean_and_error, play_episode, scripted
-from game_traces import GOLDEN, REFERENCE, read_trace, replay_trace, transcript
+from episodes import play_episode, scripted
+from game_traces import GOLDEN, read_trace, replay_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nullify_boards import (
+    CLOCK,
+    EVALUATION,
+    EXPLORATION,
+    NUMBERS,
+    OPERATORS,
+    SQRT,
+    board,
+    drawn,
+    play,
+    setup,
+    shown,
+    solution,
+    unit,
+)
 from pydantic import ValidationError
 
-from s3gym.agents.pictures.nullify import render_svg
 from s3gym.agents.reading import nullify as reading
-from s3gym.agents.reading.nullify import NullifyView, read
+from s3gym.agents.reading.nullify import read
 from s3gym.agents.reference._nullify_search import find_plan
-from s3gym.agents.reference.nullify import choose as reference
 from s3gym.agents.strategies import _nullify_pairs as printed
-from s3gym.agents.strategies.nullify import PLAYBOOK, outcome
-from s3gym.contracts.game import Clock
-from s3gym.errors import InvalidActionError
+from s3gym.agents.strategies.nullify import PLAYBOOK
 from s3gym.games import _nullify_boards as boards
 from s3gym.games import _nullify_units as units_of_nullify
 from s3gym.games._nullify_boards import construct, deal
 from s3gym.games._nullify_units import Operator, Unit, combine, show
 from s3gym.games.nullify import CONSTRUCTION_STEPS, SPEC, NullifyOptions, State
 from s3gym.records import Phase
-from s3gym.seeds import EpisodeSeeds, Stream
+from s3gym.seeds import EpisodeSeeds
 from s3gym.testing import check_game
-
-EVALUATION, EXPLORATION = Phase.EVALUATION, Phase.EXPLORATION
-CLOCK = Clock(step=1, max_steps=50)
-SQRT, SQUARE, FLOOR, CEIL = (Operator(name) for name in ("sqrt", "square", "floor", "ceil"))
-
-
-def setup(phase: Phase = EVALUATION, **options: Any) -> Any:
-    return SPEC.setup(NullifyOptions(**options), phase)
-
-
-def unit(word: str) -> Unit:
-    if word == "1/3":
-        return 1 / 3
-    found = reading.read_unit(word)
-    return Operator(found.name, found.k) if isinstance(found, reading.Operator) else found
-
-
-def board(words: str) -> State:
-    return State(units=tuple(unit(word) for word in words.split()))
-
-
-def play(words: str, *actions: str, **options: Any) -> Any:
-    chosen = NullifyOptions(**options)
-    return play_episode(SPEC, chosen, EVALUATION, 0, scripted(actions), start=board(words))
-
-
-def shown(state: State) -> str:
-    return " ".join(map(show, state.units))
-
-
-def drawn(seed: int, phase: Phase = EVALUATION) -> State:
-    state = setup(phase).game.start(EpisodeSeeds(episode=seed, game="nullify"))
-    assert isinstance(state, State)
-    return state
-
 
 # games.md 3.H
 
@@ -184,21 +158,6 @@ def test_wrong_switches_are_refused(wrong: dict[str, Any]) -> None:
 
 
 # Generation
-
-
-def solution(seed: int, phase: Phase) -> list[str]:
-    """Return the actions of the construction path: for tests alone, no player sees it."""
-    seeds = EpisodeSeeds(episode=seed, game="nullify")
-    built = construct(seeds, CONSTRUCTION_STEPS[phase])
-    left = deal(seeds, len(built))
-    current, actions = len(built) - 1, []
-    for other in reversed(range(len(built) - 1)):
-        pair = sorted((left.index(current), left.index(other)))
-        actions.append(f"{pair[0]} {pair[1]}")
-        left = [index for index in left if index not in (current, other)]
-        current = -other - 1
-        left.append(current)
-    return actions
 
 
 def check_solvable(n_boards: int) -> None:
@@ -373,13 +332,6 @@ def test_every_episode_keeps_the_rules(seed: int, phase: Phase, vanishes: bool) 
     )
 
 
-NUMBERS = st.floats(-1e12, 1e12, allow_nan=False).filter(lambda x: abs(x) > 1e-6)
-OPERATORS = st.one_of(
-    st.sampled_from(["sqrt", "square", "reciprocal", "floor", "ceil"]).map(Operator),
-    st.builds(Operator, st.sampled_from("*/"), st.sampled_from(boards.FACTORS)),
-)
-
-
 @settings(deadline=None, max_examples=200)
 @given(st.one_of(NUMBERS, OPERATORS), st.one_of(NUMBERS, OPERATORS))
 def test_any_two_units_combine_as_printed_in_either_order(one: Unit, two: Unit) -> None:
@@ -396,192 +348,6 @@ def test_any_two_units_combine_as_printed_in_either_order(one: Unit, two: Unit) 
     assert printed.combine(mirrored(one), mirrored(two)) == result
 
 
-# Any text at all as an action
-
-
-NASTY = [
-    "", " ", "0", "0 1 2", "0,,1", "0 , , 1", "-0 1", "+0 1", "0 1.0", "1e999 0", "1_0 0", "٠ ١",
-    "\uff10 \uff11", "\u0660 1", "0\u00a01", "0\n1", "0\x001", "\u202e0 1", "((0 1))", "(0 1)",
-    "0001 0", "9" * 5000, "0 " + "9" * 100, "0" + " " * 199 + "1", "0;1", "01", "END", "zero one",
-    "0 0", "0 3", "100 200", "nan inf",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("action", NASTY, ids=range(len(NASTY)))
-def test_nasty_text_is_refused_in_one_short_printable_line(action: str) -> None:
-    with pytest.raises(InvalidActionError) as refused:
-        setup().game.apply(board("+5 -5 +2"), action)
-    assert str(refused.value).isascii()
-    assert str(refused.value).isprintable()
-    assert len(str(refused.value)) < 300
-
-
-@pytest.mark.parametrize("action", ["0 1", "1 0", "0,1", " 0 , 1\n", "\t1\t0", "00 001", "0   1"])
-def test_spellings_of_one_pair(action: str) -> None:
-    assert shown(setup().game.apply(board("+5 -5 +2"), action).state) == "+2"
-
-
-@pytest.mark.parametrize("filler", ["9", " ", ",", "\x00", "0 1 ", "\u0665", "\n"])
-def test_ten_megabytes_are_refused_at_once(filler: str) -> None:
-    action = "0 1" + filler * (10_000_000 // len(filler))
-    began = time.perf_counter()
-    with pytest.raises(InvalidActionError):
-        setup().game.apply(board("+5 -5 +2"), action)
-    assert time.perf_counter() - began < 0.5
-
-
-ACTIONS = st.one_of(
-    st.text(max_size=40),
-    st.builds(
-        "{}{}{}{}".format,
-        st.integers(-1, 16),
-        st.sampled_from([" ", ",", ", ", "  ", "\t", "\u2003", ""]),
-        st.one_of(st.integers(-1, 16), st.text(max_size=3)),
-        st.text(max_size=2),
-    ),
-    st.text(alphabet="0123456789, \t-+.e_", max_size=20),
-)
-
-
-def check_any_action(action: str, seed: int) -> None:
-    game = setup().game
-    state = drawn(seed)
-    try:
-        done = game.apply(state, action)
-    except InvalidActionError:
-        return
-    assert 1 <= len(state.units) - len(done.state.units) <= 2
-    assert read(game.observe(done.state, CLOCK)).render() == game.observe(done.state, CLOCK)
-
-
-@settings(deadline=None, max_examples=200)
-@given(ACTIONS, st.integers(0, 99))
-def test_any_text_is_played_or_refused(action: str, seed: int) -> None:
-    check_any_action(action, seed)
-
-
-@pytest.mark.slow
-@settings(deadline=None, max_examples=10_000)
-@given(ACTIONS, st.integers(0, 99))
-def test_any_text_is_played_or_refused_at_length(action: str, seed: int) -> None:
-    check_any_action(action, seed)
-
-
-# Reading and drawing
-
-
-READ_UNITS = st.one_of(
-    NUMBERS,
-    st.just(0.0),
-    OPERATORS.map(lambda each: reading.Operator(each.name, each.k)),
-)
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.lists(READ_UNITS, max_size=17))
-def test_any_units_survive_the_way_through_text(units: list[reading.Unit]) -> None:
-    text = NullifyView(tuple(units)).render()
-    assert read(text).render() == text
-    for ours, theirs in zip(read(text).units, units, strict=True):
-        if isinstance(theirs, float):
-            assert ours == pytest.approx(theirs, rel=1e-11)
-        else:
-            assert ours == theirs
-    ElementTree.fromstring(render_svg(text))
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.text(max_size=40), st.integers(0, 80), st.integers(0, 3))
-def test_other_text_is_refused_by_the_reader(noise: str, place: int, cut: int) -> None:
-    text = setup().game.observe(drawn(1), CLOCK)
-    damaged = text[:place] + noise + text[place + cut :]
-    try:
-        view = read(damaged)
-    except ValueError:
-        return
-    assert read(view.render()) == view
-    ElementTree.fromstring(render_svg(damaged))
-
-
-def test_the_pictures_are_the_golden_ones() -> None:
-    text = setup().game.observe(board("-0.328125 floor /7 +2 +1234567.12345 *-10 square"), CLOCK)
-    picture = render_svg(text)
-    ElementTree.fromstring(picture)
-    assert picture == (GOLDEN / "nullify.svg").read_text(encoding="utf-8")
-    assert "the board is empty" in render_svg("Current game board:\n(empty)")
-
-
-# Players
-
-
-def test_self_scores_of_winning_moves_are_right() -> None:
-    for name, choose in PLAYERS.items():
-        for seed in range(10):
-            played = play_episode(SPEC, None, EXPLORATION, seed, choose)
-            assert played.self_scores == played.rewards, (name, seed)
-
-
-def test_outcome_ranks_a_win_over_everything_and_fewer_units_over_more() -> None:
-    texts = [setup().game.observe(board(words), CLOCK) for words in ("", "+8", "sqrt *3 /2")]
-    assert [outcome(text) for text in texts] == [1.0, -0.01, -0.03]
-
-
-def test_the_reference_player_answers_alike_without_its_cache() -> None:
-    from s3gym.agents.reference.nullify import plan
-
-    played = play_episode(SPEC, None, EVALUATION, 2, reference)
-
-    def forgetful(turn: Any, stream: Stream) -> Any:
-        plan.cache_clear()
-        return reference(turn, stream)
-
-    assert play_episode(SPEC, None, EVALUATION, 2, forgetful).actions == played.actions
-
-
-PLAYERS = {"random": PLAYBOOK.random, "reference": reference, **PLAYBOOK.strategies}
-LEVELS = [
-    ("random", EXPLORATION, 0.085),
-    ("random", EVALUATION, 0.014),
-    ("reference", EVALUATION, 0.84),
-]
-
-
-def check_level(player: str, phase: Phase, level: float, n_seeds: int) -> None:
-    """Three standard errors, the published level's own spread where no episode differs."""
-    values_of = PLAYERS[player]
-    found, error = mean_and_error(
-        lambda seed: play_episode(SPEC, None, phase, seed, values_of).score, range(n_seeds)
-    )
-    error = max(error, math.sqrt(level * (1 - level) / n_seeds))
-    assert abs(found - level) <= 3 * error, (found, error)
-
-
-@pytest.mark.parametrize(("player", "phase", "level"), LEVELS)
-def test_players_reach_their_levels(player: str, phase: Phase, level: float) -> None:
-    check_level(player, phase, level, 20)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("player", "phase", "level"), LEVELS)
-def test_players_reach_their_levels_over_many_seeds(
-    player: str, phase: Phase, level: float
-) -> None:
-    check_level(player, phase, level, 100)
-
-
-def test_plain_strategies_differ_in_strength() -> None:
-    def level(name: str) -> float:
-        choose = PLAYERS[name]
-        return mean(play_episode(SPEC, None, EXPLORATION, s, choose).score for s in range(60))
-
-    assert level("reference") > level("shallow-search") > level("vanishing-first")
-
-
-def test_the_anchors_are_the_published_levels() -> None:
-    anchors = SPEC.anchors
-    assert (anchors.random, anchors.reference, anchors.ceiling) == (0.014, 0.84, 1.0)
-
-
 # Golden traces and the contract
 
 
@@ -595,11 +361,3 @@ def test_replaying_a_golden_trace_gives_every_recorded_line(name: str) -> None:
 
 def test_nullify_keeps_the_contract_of_games() -> None:
     check_game(SPEC)
-
-
-def test_the_reference_page_shows_what_the_game_does() -> None:
-    page = (REFERENCE / "games-nullify.md").read_text(encoding="utf-8")
-    shown = transcript(SPEC, EXPLORATION, 5, reference, 9)
-    assert f"```text\n{shown}\n```" in page
-    for switch in type(SPEC.options()).model_fields:
-        assert f"| `{switch}` |" in page

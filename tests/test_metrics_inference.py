@@ -25,6 +25,7 @@ from s3gym.metrics import (
     t_interval,
     verdict,
 )
+from s3gym.metrics.curve import Points
 
 values = st.lists(st.integers(-20, 20).map(lambda n: n / 4), min_size=6, max_size=11)
 
@@ -37,8 +38,16 @@ def test_the_primary_estimand_is_the_mean_of_the_checkpoints_after_zero() -> Non
 
 
 def test_repeats_are_paired_by_their_number() -> None:
-    arm = {0: [(0, 0.0), (3, 1.0)], 2: [(0, 0.0), (3, 5.0)], 3: [(0, 0.0), (3, None)]}
-    control = {0: [(0, 0.0), (3, 0.5)], 1: [(0, 0.0), (3, 9.0)], 3: [(0, 0.0), (3, 1.0)]}
+    arm: dict[int, Points] = {
+        0: [(0, 0.0), (3, 1.0)],
+        2: [(0, 0.0), (3, 5.0)],
+        3: [(0, 0.0), (3, None)],
+    }
+    control: dict[int, Points] = {
+        0: [(0, 0.0), (3, 0.5)],
+        1: [(0, 0.0), (3, 9.0)],
+        3: [(0, 0.0), (3, 1.0)],
+    }
     assert paired_differences(arm, control) == {0: 0.5}
 
 

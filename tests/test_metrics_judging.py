@@ -169,7 +169,7 @@ def test_blocks_take_the_change_that_follows_them_and_skip_invalid_points() -> N
     points = [(0, 1.0), (3, 2.0), (6, None), (9, 5.0), (12, 3.0), (15, 3.0)]
     scale = Scale(self_low=0, self_high=1, reward_low=0, reward_high=1)
     pairs = [(1.0, 1.0), (1.0, 0.0)]
-    steps = {checkpoint: pairs for checkpoint in (3, 6, 9, 12)}
+    steps: dict[float, list[tuple[float, float]]] = dict.fromkeys((3, 6, 9, 12), pairs)
     assert score_range([points]) == 4.0
     assert blocks(points, steps, scale=scale, width=4.0) == [
         Block(agreement=0.5, error=0.5, gain=0.25),

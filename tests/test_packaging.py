@@ -23,11 +23,11 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 FOLDERS = ("s3gym", "memory", "agents", "games")
-MAX_LINES = 400
+MAX_LINES, MAX_TEST_LINES = 400, 700
 
 # Spelled in parts, so that this file does not hold what it looks for.
 HOSTS = ("pypi" + ".org", "python" + "hosted", "npm" + "js.", "debian" + ".org", "index" + "-url")
-MACHINE_PATH = re.compile(r"(?<![\w.$}>)-])/(?:work|root|home/\w+|opt)/")
+MACHINE_PATH = re.compile(r"(?<![\w.$}>)-])/(?:work|root|home/\w+)/")
 
 
 def sources(*folders: str) -> list[PurePosixPath]:
@@ -134,12 +134,14 @@ def test_every_extra_that_a_text_tells_to_install_exists() -> None:
 
 
 def test_no_python_file_is_longer_than_a_reader_takes() -> None:
-    counts = {
-        str(path): (ROOT / path).read_text().count("\n")
-        for path in sources()
-        if path.suffix == ".py"
-    }
-    assert {path: count for path, count in counts.items() if count > MAX_LINES} == {}
+    too_long = {}
+    for path in sources():
+        if path.suffix == ".py":
+            limit = MAX_TEST_LINES if path.parts[0] == "tests" else MAX_LINES
+            n_lines = (ROOT / path).read_text().count("\n")
+            if n_lines > limit:
+                too_long[str(path)] = n_lines
+    assert too_long == {}
 
 
 def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from studies import TINY, drawing, learner_rows, plan, run_plans, verifier_rows
 
-from s3gym.contracts.memory import MemoryReader
+from s3gym.contracts.memory import MemoryReader, RecallEach
 from s3gym.errors import ModelError, StoreError
 from s3gym.memory.history import HistoryMemory
 from s3gym.memory.none import NoMemory
@@ -19,7 +19,7 @@ from s3gym.store.store import Store
 class Spy:
     """A memory that writes down what happens to it."""
 
-    recall_each = "episode"
+    recall_each: RecallEach = "episode"
 
     def __init__(self) -> None:
         self.log: list[str] = []

@@ -12,6 +12,8 @@ from s3gym.seeds import Stream
 VERBS = ("uncover", "flag", "unflag")
 OPEN = tuple("012345678")
 STOP = Move(action="END", self_score=0.0)
+Demand = tuple[frozenset[int], int]
+"""Closed cells and how many mines are among them."""
 
 
 def density(view: MinesweeperView) -> float:
@@ -70,50 +72,101 @@ def blind_flags(turn: Turn, stream: Stream) -> Move:
     return flag(view, stream.pick(unknown), density(view))
 
 
-def deduce(view: MinesweeperView) -> tuple[set[int], set[int]]:
-    """Return the cells that single numbers prove to be safe and to be mines.
+def demands(view: MinesweeperView) -> set[Demand]:
+    """Return what each open number still asks of the closed cells around it."""
+    found = set()
+    for cell in view.cells(*OPEN):
+        around = view.neighbours(cell)
+        exploded = sum(view.marks[near] == MINE for near in around)
+        closed = frozenset(near for near in around if view.marks[near] in (UNKNOWN, FLAGGED))
+        found.add((closed, int(view.marks[cell]) - exploded))
+    return found
 
-    Flags are not believed. A number whose closed neighbours must all be mines marks them; one
-    that has all its mines frees the rest; both are repeated until nothing new is found.
+
+def deduce(view: MinesweeperView, compare: bool = False) -> tuple[set[int], set[int]]:
+    """Return the cells that the numbers prove to be safe and to be mines. Flags are not believed.
+
+    A number whose closed neighbours must all be mines marks them; one that has all its mines frees
+    the rest; both are repeated until nothing new is found.
+
+    Args:
+        view: The state.
+        compare: Whether to compare numbers too: where one asks of a part of another's cells, the
+            other's remaining cells hold the difference.
     """
     safe: set[int] = set()
     mined: set[int] = set()
-    numbers = [
-        (int(view.marks[cell]), [near for near in view.neighbours(cell)])
-        for cell in view.cells(*OPEN)
-    ]
-    known = -1
-    while known != len(safe) + len(mined):
-        known = len(safe) + len(mined)
-        for number, around in numbers:
-            exploded = sum(view.marks[cell] == MINE for cell in around)
-            closed = {cell for cell in around if view.marks[cell] in (UNKNOWN, FLAGGED)} - safe
-            missing = number - exploded
-            if len(closed) == missing:
-                mined |= closed
-            elif len(closed & mined) == missing:
-                safe |= closed - mined
-    return safe, mined
+    asked = demands(view)
+    while True:
+        asked = {
+            (cells - safe - mined, missing - len(cells & mined)) for cells, missing in asked
+        } - {(frozenset[int](), 0)}
+        new_safe = {cell for cells, missing in asked if missing == 0 for cell in cells}
+        new_mined = {cell for cells, missing in asked if missing == len(cells) for cell in cells}
+        differences = {
+            (large - small, more - less)
+            for small, less in asked
+            for large, more in asked
+            if compare and small < large
+        } - asked
+        if not (new_safe or new_mined or differences):
+            return safe, mined
+        safe, mined, asked = safe | new_safe, mined | new_mined, asked | differences
 
 
 def single_cell(turn: Turn, stream: Stream) -> Move:
     """Open what one number proves safe, else flag what one number proves a mine, else guess."""
     view = read(turn.observation.text)
     safe, mined = deduce(view)
-    right_flags = sum(view.marks[cell] == FLAGGED for cell in mined)
+    move = play_proven(view, safe, mined)
+    guesses = [cell for cell in view.cells(UNKNOWN) if cell not in mined]
+    if move is not None or not guesses:
+        return move or STOP
+    return uncover(view, stream.pick(guesses), open_risk(view, safe, mined), flags_on(view, mined))
+
+
+def two_numbers(turn: Turn, stream: Stream) -> Move:
+    """Compare numbers with one another too, and guess where the numbers ask least."""
+    view = read(turn.observation.text)
+    safe, mined = deduce(view, compare=True)
+    move = play_proven(view, safe, mined)
+    guesses = [cell for cell in view.cells(UNKNOWN) if cell not in mined]
+    if move is not None or not guesses:
+        return move or STOP
+    risks = dict.fromkeys(guesses, open_risk(view, safe, mined))
+    asked: dict[int, float] = {}
+    for cells, missing in demands(view):
+        left = cells - safe - mined
+        for cell in left:
+            share = (missing - len(cells & mined)) / len(left)
+            asked[cell] = max(share, asked.get(cell, 0.0))
+    risks.update((cell, share) for cell, share in asked.items() if cell in risks)
+    least = min(risks.values())
+    cell = stream.pick([cell for cell in guesses if risks[cell] == least])
+    return uncover(view, cell, least, flags_on(view, mined))
+
+
+def play_proven(view: MinesweeperView, safe: set[int], mined: set[int]) -> Move | None:
+    """Return the move that opens a safe cell, else flags a mine; ``None`` without either."""
     unknown = view.cells(UNKNOWN)
-    proven_safe = [cell for cell in unknown if cell in safe]
-    if proven_safe:
-        return uncover(view, proven_safe[0], 0.0, right_flags)
-    proven_mines = [cell for cell in unknown if cell in mined]
-    if proven_mines and view.flags < view.mines:
-        return flag(view, proven_mines[0], 1.0)
-    guesses = [cell for cell in unknown if cell not in mined]
-    if not guesses:
-        return STOP
-    open_ended = len(view.cells(UNKNOWN, FLAGGED)) - len(safe) - len(mined)
-    risk = (view.remaining - len(mined)) / open_ended
-    return uncover(view, stream.pick(guesses), min(1.0, max(0.0, risk)), right_flags)
+    for cell in unknown:
+        if cell in safe:
+            return uncover(view, cell, 0.0, flags_on(view, mined))
+    for cell in unknown:
+        if cell in mined and view.flags < view.mines:
+            return flag(view, cell, 1.0)
+    return None
+
+
+def flags_on(view: MinesweeperView, mined: set[int]) -> int:
+    """Return how many flags stand on proven mines."""
+    return sum(view.marks[cell] == FLAGGED for cell in mined)
+
+
+def open_risk(view: MinesweeperView, safe: set[int], mined: set[int]) -> float:
+    """Return the share of mines among the closed cells of which nothing is proven, in [0, 1]."""
+    unproven = len(view.cells(UNKNOWN, FLAGGED)) - len(safe) - len(mined)
+    return min(1.0, max(0.0, (view.remaining - len(mined)) / unproven)) if unproven else 0.0
 
 
 def outcome(text: str) -> float:
@@ -135,5 +188,6 @@ STRATEGIES: dict[str, Chooser] = {
     "blind-flags": blind_flags,
     "blind-uncover": blind_uncover,
     "single-cell": single_cell,
+    "two-numbers": two_numbers,
 }
 PLAYBOOK = Playbook(strategies=STRATEGIES, random=random_verb_and_cell, outcome=outcome)

@@ -9,6 +9,7 @@ arm (memory ``none``) with the same seeds, in game points.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import fsum, isfinite, sqrt
 from typing import Literal
 
@@ -163,13 +164,19 @@ def minimum_detectable_effect(
     """
     if n < LEAST_REPEATS_FOR_INTERVAL:
         return None
+    return _detectable_shift(n, power, level) * sd / sqrt(n)
+
+
+@cache
+def _detectable_shift(n: int, power: float, level: float) -> float:
+    """Return the noncentrality whose power is as wanted, by bisection."""
     low, high = 0.0, 1.0
     while _power(n, high, level) < power:
         low, high = high, 2 * high
-    for _ in range(60):
+    for _ in range(50):
         middle = (low + high) / 2
         low, high = (low, middle) if _power(n, middle, level) >= power else (middle, high)
-    return high * sd / sqrt(n)
+    return high
 
 
 def repeats_needed(

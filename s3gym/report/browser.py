@@ -1,18 +1,36 @@
 """The episode browser: which episodes a page shows, and how much of each."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from urllib.parse import quote
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from s3gym.report.records import ShownEpisode, ShownStep
 from s3gym.report.schema import Report
 
 Picture = Callable[[str], str | None]
-"""Draws an observation text as SVG, or returns ``None`` when it cannot read it."""
+"""Draws an observation text as SVG; ``None`` or ``ValueError`` says that it cannot read it."""
 Source = Callable[[str, str], ShownEpisode]
 """Reads an episode: (label of its store, id)."""
 
 LEAST_BYTES = 6_000
+
+
+class Pick(NamedTuple):
+    """An episode to show, and what it stands for (``best``, ``exploration``, ...)."""
+
+    store: str
+    study: str
+    kind: str
+    episode: str
+
+
+class Shown(NamedTuple):
+    """An episode, the function that draws it, and whether it comes first when room is short."""
+
+    episode: ShownEpisode
+    picture: Picture | None
+    first: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,59 +50,70 @@ class Frame:
 
 def data_address(svg: str) -> str:
     """Return SVG text as an address for ``img``: nothing in it can run or reach the page."""
-    return "data:image/svg+xml," + quote(svg, safe=" =:/,;.()[]{}|!*+@$^~?-")
+    return "data:image/svg+xml;base64," + b64encode(svg.encode("utf-8", "replace")).decode()
 
 
-def frames(
-    episode: ShownEpisode, picture: Picture | None, render: Callable[[list[Frame]], str], limit: int
-) -> str:
-    """Return an episode as HTML of at most about ``limit`` bytes.
+def fitted(
+    episodes: Sequence[Shown], limit: int, render: Callable[[ShownEpisode, list[Frame]], str]
+) -> list[str]:
+    """Return episodes as HTML of at most about ``limit`` bytes together.
 
-    What does not fit loses its pictures first, then its middle steps.
+    Every episode gets its text, without its middle steps where it is too long; then pictures are
+    put in as long as they fit, for the best episodes first.
 
     Args:
-        episode: What to show.
-        picture: Draws its observations.
-        render: Turns frames into HTML.
-        limit: Bytes.
+        episodes: What to show.
+        limit: Bytes for all of them.
+        render: Turns an episode and its frames into HTML.
     """
-    drawn = [Frame(step=step, image=_draw(step.observation, picture)) for step in episode.steps]
-    text = render(drawn)
-    if len(text) <= limit:
+    share = max(LEAST_BYTES, limit // max(1, len(episodes)))
+    texts = [_text(shown.episode, share, render) for shown in episodes]
+    left = limit - sum(map(len, texts))
+    order = sorted(range(len(episodes)), key=lambda i: (not episodes[i].first, i))
+    for index in order:
+        shown = episodes[index]
+        if left < LEAST_BYTES or shown.picture is None:
+            continue
+        steps = shown.episode.steps
+        drawn = [Frame(step=step, image=_draw(step.observation, shown.picture)) for step in steps]
+        text = render(shown.episode, drawn)
+        if len(text) - len(texts[index]) <= left:
+            left -= len(text) - len(texts[index])
+            texts[index] = text
+    return texts
+
+
+def _text(
+    episode: ShownEpisode, share: int, render: Callable[[ShownEpisode, list[Frame]], str]
+) -> str:
+    """Return an episode without pictures; too long a one loses its middle steps."""
+    frames = [Frame(step=step, image=None) for step in episode.steps]
+    text = render(episode, frames)
+    kept = max(2, int(len(frames) * share / max(len(text), 1)))
+    if len(text) <= share or len(frames) - kept < 1:
         return text
-    if picture is not None:
-        drawn = [Frame(step=frame.step, image=None) for frame in drawn]
-        text = render(drawn)
-    if len(text) <= limit or len(drawn) < 3:
-        return text
-    kept = max(2, int(len(drawn) * limit / len(text)))
-    head, tail = drawn[: (kept + 1) // 2], drawn[len(drawn) - kept // 2 :]
-    rest = len(drawn) - len(head) - len(tail)
-    if rest > 0:
-        tail[0] = Frame(step=tail[0].step, image=tail[0].image, skipped=rest)
-        return render(head + tail)
-    return text
+    head, tail = frames[: (kept + 1) // 2], frames[len(frames) - kept // 2 :]
+    tail[0] = replace(tail[0], skipped=len(frames) - kept)
+    return render(episode, head + tail)
 
 
 def _draw(observation: str, picture: Picture | None) -> str | None:
-    svg = picture(observation) if picture else None
+    try:
+        svg = picture(observation) if picture else None
+    except ValueError:  # no observation of that game: the text itself is shown
+        return None
     return None if svg is None else data_address(svg)
 
 
-def chosen(report: Report) -> list[tuple[str, str, str, str]]:
-    """Return (store, study, kind, episode id) of every pick; an episode is shown once."""
-    found = []
+def chosen(report: Report) -> list[Pick]:
+    """Return the episodes that the report picked; each is shown once."""
+    found: list[Pick] = []
     for row in report.picks:
         kinds: dict[str, list[str]] = {}
         for kind, episode in row.episodes.items():
             kinds.setdefault(episode, []).append(kind)
-        found += [(row.store, row.study, " and ".join(kinds[e]), e) for e in kinds]
+        found += [Pick(row.store, row.study, " and ".join(kinds[e]), e) for e in kinds]
     return found
-
-
-def share(report: Report, max_bytes: int) -> int:
-    """Return how many bytes each shown episode may take."""
-    return max(LEAST_BYTES, max_bytes // max(1, len(chosen(report))))
 
 
 def picture_of(pictures: Mapping[str, Picture] | None, study: str) -> Picture | None:

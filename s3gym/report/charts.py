@@ -123,7 +123,7 @@ def _svg(parts: Iterable[str], title: str, width: int, height: int, standalone: 
 
 
 def _y_range(arms: Sequence[ArmRow]) -> tuple[float, float]:
-    """Return the range of means, widened for intervals by at most its own width on each side."""
+    """Return the range of means, widened for intervals by at most 60 % on each side."""
     means = [at.mean for arm in arms for _, at in arm.curve if at.mean is not None]
     if not means:
         return 0.0, 1.0
@@ -131,8 +131,8 @@ def _y_range(arms: Sequence[ArmRow]) -> tuple[float, float]:
     room = (high - low) or abs(high) or 1.0
     lows = [at.low for arm in arms for _, at in arm.curve if at.low is not None]
     highs = [at.high for arm in arms for _, at in arm.curve if at.high is not None]
-    low = max(min([low, *lows]), low - room)
-    high = min(max([high, *highs]), high + room)
+    low = max(min([low, *lows]), low - 0.6 * room)
+    high = min(max([high, *highs]), high + 0.6 * room)
     return low - 0.06 * room, high + 0.1 * room
 
 

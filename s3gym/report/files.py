@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,17 @@ def plain(value: Any) -> Any:
 
     A float that is not finite becomes ``None``: JSON has no word for it.
     """
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return plain(value._asdict())
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return value
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return {str(key): plain(item) for key, item in value.items()}
 
 
 def dumps(value: Any) -> str:

@@ -3,7 +3,8 @@
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from math import fsum
@@ -92,22 +93,18 @@ def load_store(path: str | Path, label: str = "") -> StoreRecord:
         StoreError: The file is missing, no store, of another version, or damaged.
     """
     path = Path(path)
-    with disk_errors(path):
-        db = open_reader(path)
-        try:
-            db.execute("BEGIN")  # one snapshot, also beside a writer
-            return StoreRecord(
-                path=str(path),
-                studies=_studies(db, path, label),
-                root=store_root(db),
-                provenance={
-                    key: json.loads(value)
-                    for key, value in db.execute("SELECT key, value FROM provenance ORDER BY key")
-                },
-                timings=tuple(db.execute("SELECT kind, id, seconds FROM timings ORDER BY rowid")),
-            )
-        finally:
-            db.close()
+    with disk_errors(path), closing(open_reader(path)) as db:
+        db.execute("BEGIN")  # one snapshot, also beside a writer
+        return StoreRecord(
+            path=str(path),
+            studies=_studies(db, path, label),
+            root=store_root(db),
+            provenance={
+                key: json.loads(value)
+                for key, value in db.execute("SELECT key, value FROM provenance ORDER BY key")
+            },
+            timings=tuple(db.execute("SELECT kind, id, seconds FROM timings ORDER BY rowid")),
+        )
 
 
 def load_stores(paths: Sequence[str | Path]) -> list[StoreRecord]:
@@ -163,12 +160,30 @@ def load_episode(path: str | Path, episode: str) -> ShownEpisode:
     Raises:
         StoreError: The store cannot be read, or has no such episode.
     """
-    with disk_errors(Path(path)):
-        db = open_reader(Path(path))
-        try:
-            return read_episode(db, episode)
-        finally:
-            db.close()
+    path = Path(path)
+    with disk_errors(path), closing(open_reader(path)) as db:
+        return read_episode(db, episode)
+
+
+@contextmanager
+def open_episodes(
+    stores: Sequence[StoreRecord],
+) -> Iterator[Callable[[str, str], ShownEpisode]]:
+    """Hold the stores open and yield what reads their episodes, for ``to_html``.
+
+    The function takes the label of the store (a study's ``store``) and the episode's id.
+
+    Raises:
+        StoreError: A store cannot be read, or has no such episode.
+    """
+    with ExitStack() as stack:
+        opened = {}
+        for store in stores:
+            path = Path(store.path)
+            stack.enter_context(disk_errors(path))
+            db = stack.enter_context(closing(open_reader(path)))
+            opened[store.studies[0].store if store.studies else ""] = db
+        yield lambda label, episode: read_episode(opened[label], episode)
 
 
 def read_episode(db: sqlite3.Connection, episode: str) -> ShownEpisode:
@@ -239,7 +254,8 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
         found.append(
             StudyRecord(
                 id=study,
-                store=label,
+                store=_label(label, spec.get("oracle", "")),
+                oracle=spec.get("oracle", ""),
                 game=game,
                 game_version=version,
                 agent=agent,
@@ -264,6 +280,11 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
             )
         )
     return tuple(found)
+
+
+def _label(store: str, oracle: str) -> str:
+    """Return a study's store label: an oracle is named wherever the study is."""
+    return ", ".join(part for part in (store, f"oracle {oracle}" if oracle else "") if part)
 
 
 def _mark(text: str) -> bytes:

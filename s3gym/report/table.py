@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from s3gym.report import words
+from s3gym.report.paper import CAVEATS, PaperRow
 from s3gym.report.safe import one_line
 from s3gym.report.schema import ArmRow, ComparisonRow, CostRow, JudgingRow, Report, StudyRow
 
@@ -24,7 +25,8 @@ def print_table(report: Report, console: Console) -> None:
     for sentence in report.summary:
         _say(console, one_line(sentence, 2000), bold=True)
     for warning in report.warnings:
-        _say(console, f"! {one_line(warning)}", tone="yellow")
+        outside = warning.startswith("OUTSIDE")
+        _say(console, f"! {one_line(warning)}", tone="red" if outside else "yellow")
     if not report.arms:
         _say(console, "The store holds no study.")
         return
@@ -39,7 +41,7 @@ def print_table(report: Report, console: Console) -> None:
         _say(console, f"unlike the paper: {row.setting} = {row.here} (paper: {row.paper})")
     for label, root in report.roots.items():
         where = f" of {one_line(label)}" if label else ""
-        _say(console, f"root{where}: {root or 'not sealed: a study is unfinished'}")
+        _say(console, f"root{where} {root or 'not sealed: a study is unfinished'}")
 
 
 def _say(console: Console, text: str, *, tone: str = "", bold: bool = False) -> None:
@@ -52,7 +54,7 @@ def _print(
 ) -> None:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for column in columns:
-        text = column in ("game", "agent", "memory")
+        text = column in ("game", "agent", "memory", "who")
         table.add_column(column, justify="left" if text else "right", overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
@@ -158,3 +160,25 @@ def _health(report: Report) -> tuple[list[str], list[list[Cell]]]:
             ]
         )
     return columns, rows
+
+
+def print_paper(rows: Sequence[PaperRow], console: Console) -> None:
+    """Print one's own arms above the paper's published rows, and what that is worth."""
+    columns = ["game", "memory", "who", "Avg", "Max", "AUC+"]
+    cells: list[list[Cell]] = [
+        [
+            row.game,
+            row.pathway,
+            Text(one_line(row.who, 40), style="" if row.published else "bold"),
+            words.number(row.avg),
+            words.number(row.max),
+            words.number(row.auc_plus),
+        ]
+        for row in rows
+    ]
+    if not cells:
+        _say(console, "The paper has no row for these games and memories.")
+        return
+    _print(console, "The paper's figures below these", columns, cells)
+    for caveat in CAVEATS:
+        _say(console, f"- {caveat}")

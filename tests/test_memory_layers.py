@@ -1,0 +1,252 @@
+"""Layers, filters and adapters: memories made of other memories, or kept elsewhere."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from s3gym.errors import ConfigError, MemoryFailure
+from s3gym.memory.adapters import from_functions, langgraph_memory, mem0_memory
+from s3gym.memory.filtered import Filtered, filtered
+from s3gym.memory.fitting import bare_tokens, fit, joined_tokens
+from s3gym.memory.history import HistoryMemory
+from s3gym.memory.layered import Layered, layered
+from s3gym.memory.none import NoMemory
+from s3gym.memory.summary import SummaryMemory
+from s3gym.memory.vector import VectorMemory
+from s3gym.records import Cue, Episode, Recollection
+from s3gym.testing.episodes import make_cue, make_episode
+from s3gym.tokens import token_counter
+
+
+async def feed(memory: Any, episodes: Sequence[Episode]) -> Any:
+    for episode in episodes:
+        await memory.record(episode)
+        await memory.consolidate("rules", 1000)
+    return memory
+
+
+async def text_of(memory: Any, max_tokens: int = 100_000) -> str:
+    return str((await memory.recall(make_cue(max_tokens=max_tokens))).text)
+
+
+def headers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"^Episode (\d+)$", text, re.MULTILINE)]
+
+
+async def test_layers_stand_in_order_with_a_blank_line_between() -> None:
+    memory = await feed(layered([SummaryMemory, HistoryMemory], [50, 1.0])(), [make_episode(1)])
+    summary = await feed(SummaryMemory(), [make_episode(1)])
+    history = await feed(HistoryMemory(), [make_episode(1)])
+    recollection = await memory.recall(make_cue())
+    first = (await summary.recall(make_cue(max_tokens=50))).text
+    assert recollection.text == f"{first}\n\n{await text_of(history)}"
+    assert recollection.tokens == token_counter().count(recollection.text)
+    assert recollection.steps == (await history.recall(make_cue())).steps
+    assert recollection.sources == ("toy/agent/memory/r0/x001",)
+
+
+async def test_an_empty_layer_leaves_no_gap() -> None:
+    memory = await feed(layered([NoMemory, HistoryMemory], [10, 1.0])(), [make_episode(1)])
+    assert (await text_of(memory)).startswith("Episode 1\n")
+
+
+async def test_layers_recall_each_step_if_one_part_does() -> None:
+    assert Layered([HistoryMemory(), VectorMemory()], [10, 10]).recall_each == "step"
+    assert Layered([HistoryMemory(), NoMemory()], [10, 10]).recall_each == "episode"
+
+
+@pytest.mark.parametrize(
+    ("parts", "budgets"),
+    [([], []), ([NoMemory], []), ([NoMemory], [-1]), ([NoMemory], [1.5]), ([NoMemory], [-0.1])],
+)
+def test_layers_refuse_budgets_that_do_not_fit(parts: Any, budgets: Any) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        layered(parts, budgets)
+
+
+@given(max_tokens=st.integers(0, 400), share=st.floats(0, 1), fixed=st.integers(0, 200))
+@settings(deadline=None, max_examples=40)
+async def test_layers_never_exceed_the_budget(max_tokens: int, share: float, fixed: int) -> None:
+    make = layered([HistoryMemory, SummaryMemory, VectorMemory], [share, fixed, 1.0])
+    memory = await feed(make(), [make_episode(n) for n in (1, 2)])
+    recollection = await memory.recall(make_cue("episode 1, board 1", max_tokens=max_tokens))
+    assert token_counter().count(recollection.text) == recollection.tokens <= max_tokens
+
+
+async def test_the_last_episodes_are_kept_and_the_view_of_earlier_ones_stays() -> None:
+    memory = await feed(filtered(HistoryMemory, last_n=2)(), [make_episode(n) for n in (1, 2)])
+    view = memory.freeze()
+    await feed(memory, [make_episode(3)])
+    assert headers(await text_of(memory)) == [2, 3]
+    assert headers(await text_of(view)) == [1, 2]
+
+
+async def test_the_best_share_is_kept_in_order_of_time() -> None:
+    scores: list[float | None] = [0.5, 2.0, None, 1.0, 0.1]
+    episodes = [make_episode(n, self_scores=(s,)) for n, s in enumerate(scores, start=1)]
+    memory = await feed(filtered(HistoryMemory, best_fraction=0.5)(), episodes)
+    assert headers(await text_of(memory)) == [1, 2, 4]
+
+
+async def test_a_floor_leaves_out_bad_and_unjudged_episodes() -> None:
+    scores: list[float | None] = [0.5, -1.0, None, 0.4]
+    episodes = [make_episode(n, self_scores=(s,)) for n, s in enumerate(scores, start=1)]
+    memory = await feed(filtered(HistoryMemory, min_self_score=0.5)(), episodes)
+    assert headers(await text_of(memory)) == [1]
+    assert memory.describe().state["left_out"] == 3
+
+
+async def test_a_growing_choice_is_handed_on_without_making_the_memory_again() -> None:
+    made: list[HistoryMemory] = []
+
+    def make() -> HistoryMemory:
+        made.append(HistoryMemory())
+        return made[-1]
+
+    memory = await feed(Filtered(make, min_self_score=0.0), [make_episode(n) for n in (1, 2, 3)])
+    assert len(made) == 1
+    assert headers(await text_of(memory)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"last_n": 0}, {"best_fraction": 0.0}, {"best_fraction": 1.1}]
+)
+def test_a_filter_that_means_nothing_is_refused(options: Any) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        filtered(HistoryMemory, **options)
+
+
+async def test_functions_are_not_asked_before_the_first_record() -> None:
+    asked: list[Cue] = []
+
+    def recall(cue: Cue) -> str:
+        asked.append(cue)
+        return "found"
+
+    memory = from_functions(lambda episode: None, recall)()
+    early = memory.freeze()
+    assert await text_of(memory) == ""
+    assert asked == []
+    await memory.record(make_episode())
+    assert await text_of(memory) == "found"
+    assert await text_of(early) == ""
+    assert not memory.isolated
+
+
+@pytest.mark.parametrize("answer", [5, b"x", ["x"]])
+async def test_a_function_that_answers_nonsense_is_named(answer: Any) -> None:
+    memory = from_functions(lambda episode: None, lambda cue: answer)()
+    await memory.record(make_episode())
+    with pytest.raises(MemoryFailure, match="expected a text"):
+        await memory.recall(make_cue())
+
+
+async def test_a_failed_outside_record_is_not_counted_as_kept() -> None:
+    async def record(episode: Episode) -> None:
+        raise MemoryFailure("down")
+
+    memory = from_functions(record, lambda cue: "found")()
+    with pytest.raises(MemoryFailure):
+        await memory.record(make_episode())
+    assert await text_of(memory) == ""
+
+
+TEXTS = st.text(
+    alphabet=st.sampled_from(" \n\t\r.,)(;*#abAB01é€<|>'/\u2028\u00a0\u0085\x1c"), max_size=60
+)
+
+
+@given(TEXTS, st.integers(0, 30), st.sampled_from(["cl100k_base", "estimate"]))
+@settings(deadline=None, max_examples=200)
+def test_text_is_cut_at_line_starts_within_its_budget(text: str, limit: int, name: str) -> None:
+    counter = token_counter(name)
+    cut = fit(text, limit, counter)
+    assert counter.count(cut.text) == cut.tokens <= limit
+    assert text.startswith(cut.text)
+    if counter.count(text.rstrip()) <= limit:
+        assert cut.dropped == 0
+
+
+@given(TEXTS, st.sampled_from(["cl100k_base", "estimate"]))
+@settings(deadline=None, max_examples=200)
+def test_a_separator_is_counted_as_it_joins(text: str, name: str) -> None:
+    counter = token_counter(name)
+    alone, joined = counter.count(text), counter.count(text + "\n\n")
+    assert joined_tokens(text, alone, "\n\n", counter) == joined
+    assert bare_tokens(text, joined, "\n\n", counter) == alone
+
+
+class FakeMem0:
+    """Stands in for ``mem0.AsyncMemory`` 2.2."""
+
+    def __init__(self) -> None:
+        self.kept: list[dict[str, Any]] = []
+        self.searches = 0
+
+    async def add(
+        self, messages: Any, *, user_id: str, metadata: dict[str, Any], infer: bool
+    ) -> None:
+        self.kept += [
+            {"memory": message["content"], "metadata": metadata, "user": user_id}
+            for message in messages
+        ]
+
+    async def search(self, query: str, *, top_k: int, filters: dict[str, Any]) -> dict[str, Any]:
+        self.searches += 1
+        hits = [hit for hit in self.kept if hit["user"] == filters["user_id"]]
+        return {"results": [hit for hit in hits if query in hit["memory"]][:top_k]}
+
+
+async def test_mem0_keeps_steps_in_one_namespace_per_study() -> None:
+    client = FakeMem0()
+    memory = mem0_memory(client)
+    assert await text_of(memory) == ""
+    assert client.searches == 0
+    await feed(memory, [make_episode(1), make_episode(2)])
+    other = mem0_memory(client)
+    await feed(other, [make_episode(1, study="other/r0")])
+    found = await memory.recall(make_cue("episode 2, board 1"))
+    assert found.sources == ("toy/agent/memory/r0/x002",)
+    assert found.text.startswith("- Env: ")
+    assert {hit["user"] for hit in client.kept} == {"toy/agent/memory/r0", "other/r0"}
+    assert (await other.recall(make_cue("episode 2, board 1"))).text == ""
+
+
+@dataclass
+class Hit:
+    value: dict[str, Any]
+
+
+class FakeStore:
+    """Stands in for ``langgraph.store.base.BaseStore``."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[tuple[str, ...], str], dict[str, Any]] = {}
+
+    async def aput(self, namespace: tuple[str, ...], key: str, value: dict[str, Any]) -> None:
+        self.kept[namespace, key] = value
+
+    async def asearch(
+        self, namespace_prefix: tuple[str, ...], /, *, query: str | None, limit: int
+    ) -> list[Hit]:
+        return [
+            Hit(value)
+            for (namespace, _), value in self.kept.items()
+            if namespace == namespace_prefix and (query or "") in value["text"]
+        ][:limit]
+
+
+async def test_a_langgraph_store_keeps_one_item_per_step() -> None:
+    store = FakeStore()
+    memory = langgraph_memory(store, k=1)
+    await feed(memory, [make_episode(1), make_episode(2)])
+    assert len(store.kept) == 6
+    found = await memory.recall(make_cue("episode 2, board 1"))
+    assert isinstance(found, Recollection)
+    assert found.sources == ("toy/agent/memory/r0/x002",)
+    assert (await memory.recall(make_cue("nowhere"))).text == ""

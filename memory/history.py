@@ -20,8 +20,8 @@ from typing import Literal, get_args
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError
-from s3gym.memory._fitting import joined_tokens
 from s3gym.memory._outcomes import Digest, digest, mean_self_score
+from s3gym.memory.fitting import bare_tokens
 from s3gym.prompts import closing_line, step_lines
 from s3gym.records import Cue, Episode, Recollection, Step
 from s3gym.tokens import token_counter
@@ -36,14 +36,13 @@ class _Shelf:
     """Append-only: what was recorded, rendered and counted once. Views share it.
 
     One entry per step in ``steps``, ``texts`` (without the closing line end), ``ends`` (that line
-    end), ``alones`` (tokens of the text) and ``totals`` (tokens up to and with the step and its
-    line end); one per episode in the others.
+    end) and ``totals`` (tokens up to and with the step and its line end); one per episode in the
+    others.
     """
 
     steps: list[Step] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
-    alones: list[int] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     ordinals: list[int] = field(default_factory=list)
@@ -62,9 +61,7 @@ class _Shelf:
             if position == last:
                 lines.append(closing_line(step))
             text, end = "\n".join(lines), EPISODE_END if position == last else LINE_END
-            alone = counter.count(text)
-            total += joined_tokens(text, alone, end, counter)
-            self.alones.append(alone)
+            total += counter.count(text + end)
             self.texts.append(text)
             self.ends.append(end)
             self.totals.append(total)
@@ -192,7 +189,7 @@ class HistoryView:
         used = 0
         for episode in sorted(range(self.n_episodes), key=lambda index: (-means[index], index)):
             start, stop = shelf.starts[episode], self._stop(episode)
-            trimmed = self._span(start, stop - 1) + shelf.alones[stop - 1]
+            trimmed = self._span(start, stop - 1) + self._alone(stop - 1)
             if used + trimmed <= max_tokens:
                 pieces.append(_Piece(start, stop))
                 used += self._span(start, stop)
@@ -219,7 +216,13 @@ class HistoryView:
         last = pieces[-1].stop - 1
         total = sum(self._span(piece.start, piece.stop) for piece in pieces)
         total += sum(self.counter.count(header) for header in map(self._header, pieces) if header)
-        return total - self._span(last, last + 1) + self.shelf.alones[last]
+        return total - self._span(last, last + 1) + self._alone(last)
+
+    def _alone(self, step: int) -> int:
+        """Return the tokens of a step's text without its line end; counts its last line."""
+        shelf = self.shelf
+        joined = self._span(step, step + 1)
+        return bare_tokens(shelf.texts[step], joined, shelf.ends[step], self.counter)
 
     def _text(self, pieces: Sequence[_Piece]) -> str:
         return "".join(self._parts(pieces))

@@ -23,6 +23,7 @@ from s3gym.oracle import ORACLES, Oracle
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.provenance import provenance
 from s3gym.schedule import Schedule
+from s3gym.seams import close_part
 from s3gym.seeds import SEED_BITS, SeedPlan, derive
 from s3gym.store import file
 from s3gym.store.store import Store
@@ -203,14 +204,19 @@ class Sweep:
             return await self._finish(plans, store)
 
     async def _finish(self, plans: Sequence[StudyPlan], store: Store) -> Result:
-        outcome = await run_sweep(
-            plans,
-            store,
-            limits=self.limits,
-            at_most=self.at_most,
-            on_event=self.on_event,
-            interrupt=self.interrupt,
-        )
+        try:
+            outcome = await run_sweep(
+                plans,
+                store,
+                limits=self.limits,
+                at_most=self.at_most,
+                on_event=self.on_event,
+                interrupt=self.interrupt,
+            )
+        finally:
+            chats = [chat for plan in plans for chat in (plan.agent.chat, plan.memory.chat)]
+            for chat in {id(chat): chat for chat in chats}.values():
+                await close_part(chat)
         return Result(
             store=store.path,
             root=store_root(store.connection),

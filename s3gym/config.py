@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from s3gym.budget import Price
 from s3gym.errors import ConfigError
 from s3gym.oracle import Oracle
 from s3gym.schedule import SCHEDULES, Schedule
@@ -65,6 +66,10 @@ class BudgetConfig(BaseModel):
     usd: Limit | None = None
     tokens: Limit | None = None
     hours: Limit | None = None
+    prices: dict[str, Price] = Field(
+        default_factory=dict,
+        description="chat model or model id -> US dollars per million tokens",
+    )
 
 
 class RunConfig(BaseModel):

@@ -1,12 +1,14 @@
 """``s3gym report`` and ``s3gym compare``: what came out, and how sure that is."""
 
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
+from s3gym.agents.chat_names import is_chat_name
 from s3gym.audit import audit_store
-from s3gym.budget import usd
+from s3gym.budget import RecordedChat, usd
 from s3gym.catalog import find_game, pictures
 from s3gym.cli.console import console, say
 from s3gym.cli.parts import find_own_modules
@@ -22,6 +24,7 @@ from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
 from s3gym.report.schema import Report
 from s3gym.report.site import write_site
 from s3gym.report.table import print_paper, print_table
+from s3gym.store import file
 
 File = click.Path(path_type=Path, dir_okay=False)
 Folder = click.Path(path_type=Path, file_okay=False)
@@ -54,7 +57,7 @@ def report_command(
 ) -> None:
     """Show the metrics of stores with their uncertainty."""
     records = load_stores(stores)
-    report = build_report(records, facts(records, game), price=price)
+    report = build_report(records, facts(records, game), price=pricing(stores))
     rows = paper_rows(report) if paper else []
     if not quiet:
         print_table(report, console())
@@ -93,20 +96,37 @@ def _built_in(name: str) -> GameSpec | None:
         return None
 
 
-def price(usage: ModelUsage) -> float | None:
-    """Return US dollars of some usage, ``None`` when the price is not known."""
-    return usd(_Named(usage.chat), usage.usage, served=usage.model)
+def pricing(stores: tuple[Path, ...]) -> Callable[[ModelUsage], float | None]:
+    """Return what prices the usage in stores; ``None`` where the price is not known.
+
+    A model has its provider's listed price only where the store says that it was called at the
+    provider's address: one at home may have the same name.
+    """
+    addresses: dict[str, set[str | None]] = {}
+    for store in stores:
+        for name, address in _addresses(store):
+            addresses.setdefault(name, set()).add(address)
+
+    def price(usage: ModelUsage) -> float | None:
+        known = addresses.get(usage.chat.partition(" ")[0], set())
+        address = next(iter(known)) if len(known) == 1 else "unknown"
+        return usd(RecordedChat(usage.chat, address), usage.usage, served=usage.model)
+
+    return price
 
 
-class _Named:
-    """Stands for a recorded chat model where only its name counts."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    async def complete(self, *messages: object, **settings: object) -> Any:
-        """Refuse: a recorded call is never sent again."""
-        raise NotImplementedError
+def _addresses(store: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield (name, base URL) of the chat models that a store's run was given by name."""
+    db = file.open_reader(store)
+    try:
+        specs = [json.loads(row[0]) for row in db.execute("SELECT DISTINCT spec FROM studies")]
+    finally:
+        db.close()
+    for spec in specs:
+        model = json.loads(spec["settings"]).get("model", {})
+        for name in (spec["agent"]["origin"], model.get("memory_model")):
+            if name and is_chat_name(name):
+                yield name, model.get("base_url")
 
 
 def _write_page(

@@ -140,7 +140,7 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay)
-    charge_recorded(wiring.meter, store)
+    charge_recorded(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
     _finish(wiring, watcher, wiring.sweep.resume)
 

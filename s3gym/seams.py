@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import TypeVar
 
+import anyio
+
 from s3gym.deadline import deadline
 from s3gym.errors import (
     ActionError,

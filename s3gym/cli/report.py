@@ -129,6 +129,21 @@ def _addresses(store: Path) -> Iterator[tuple[str, str | None]]:
                 yield name, model.get("base_url")
 
 
+def drawings(records: list[StoreRecord]) -> dict[str, Callable[[str], str]]:
+    """Return the functions that draw the games of stores."""
+    return pictures(sorted({study.game for record in records for study in record.studies}))
+
+
+def audited(stores: tuple[Path, ...]) -> str:
+    """Return what an audit says of stores, in a line."""
+    found = []
+    for path in stores:
+        audit = audit_store(path, _built_in)
+        faults = sum(finding.level == "fail" for finding in audit.findings)
+        found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
+    return "; ".join(found)
+
+
 def _write_page(
     report: Report,
     records: list[StoreRecord],
@@ -136,13 +151,7 @@ def _write_page(
     rows: list[PaperRow],
     target: str,
 ) -> None:
-    drawn = pictures(sorted({study.game for record in records for study in record.studies}))
-    found = []
-    for path in stores:
-        audit = audit_store(path, _built_in)
-        faults = sum(finding.level == "fail" for finding in audit.findings)
-        found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
-    said = "; ".join(found)
+    drawn, said = drawings(records), audited(stores)
     with open_episodes(records) as episode:
         if Path(target).is_dir() or target.endswith("/"):
             write_site(

@@ -8,8 +8,9 @@ from s3gym.cli.console import say
 from s3gym.cli.report import audited, drawings, facts, pricing
 from s3gym.report.build import build_report
 from s3gym.report.bundle import write_bundle
+from s3gym.report.episodes import open_episodes
 from s3gym.report.files import to_json
-from s3gym.report.load import load_stores, open_episodes
+from s3gym.report.load import load_stores
 from s3gym.report.page import to_html
 
 
@@ -31,7 +32,9 @@ def bundle_command(store: Path, out: Path, game: tuple[str, ...], *, no_prompts:
     records = load_stores([store])
     report = build_report(records, facts(records, game), price=pricing((store,)))
     with open_episodes(records) as episode:
-        page = to_html(report, episode=episode, pictures=drawings(records), audit=audited((store,)))
+        page = to_html(
+            report, episode=episode, pictures=drawings(records), audit=audited((store,), records)
+        )
     root = write_bundle(store, out, report_json=to_json(report), page=page, bodies=not no_prompts)
     say(f"wrote {out}")
     say(f"root {root or 'not sealed: studies are unfinished'}")

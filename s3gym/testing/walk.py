@@ -112,7 +112,10 @@ def walk(
 
 
 def guesser(rules: str) -> ChooseAction:
-    """Return a chooser that tries the words of the rules, alone or with small numbers."""
+    """Return a chooser that tries words of the rules, alone or with small numbers.
+
+    It also tries words of the observation: a game may list its legal actions there.
+    """
     words: list[str] = sorted(set(WORD.findall(rules)))
     shouted = [word for word in words if word.isupper()]
 
@@ -127,6 +130,8 @@ def guesser(rules: str) -> ChooseAction:
             return f"{stream.pick(words)} ({numbers[0]},{numbers[1]})"
         if kind == 3:
             return f"{stream.pick(words)} {numbers[0]} {numbers[1]}"
+        if kind == 4 and text.split():
+            return stream.pick(text.split())
         return stream.pick(shouted if shouted and kind > 5 else words)
 
     return choose

@@ -27,7 +27,7 @@ episode 1, board 2
 
 Episode 2
 Env: episode 2, board 0
-LLM: Answer: a, Score: none
+LLM: Answer: a
 Env: You chose a.
 episode 2, board 1"""
 

@@ -5,6 +5,7 @@ A plug-in that raises, hangs or returns nonsense fails its own study with one cl
 alone, because its message could hold what the agent must not see.
 """
 
+import inspect
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 import anyio
 
+from s3gym.deadline import deadline
 from s3gym.errors import (
     ActionError,
     BudgetExhaustedError,
@@ -29,6 +31,7 @@ from s3gym.watchdog import Watchdog
 
 T = TypeVar("T")
 log = logging.getLogger("s3gym")
+CLOSE_SECONDS = 5.0
 MAX_TEXT = 100_000
 """Longest action or note of a decision, in characters."""
 MAX_REPLY = 4_000_000
@@ -37,7 +40,7 @@ OURS = (ServiceError, BudgetExhaustedError, StoreError, ProtocolBreachError, Plu
 
 
 async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Await a plug-in within its deadline.
+    """Await a plug-in within its deadline, which leaves out the time of its model calls.
 
     Args:
         label: Names the plug-in, for example ``agent 'mine'``.
@@ -49,7 +52,7 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
         PluginError: It raised, missed its deadline or blocked the event loop.
         ServiceError: The outside world failed it.
     """
-    with anyio.move_on_after(seconds) as scope:
+    with deadline(seconds) as scope:
         with plugin_boundary(label, what):
             answer = await call()
         if Watchdog.blocked.pop(label, None) is not None:
@@ -181,3 +184,14 @@ def check_number(name: str, what: str, value: object) -> float:
     if isinstance(value, Real) and math.isfinite(number := float(value)):
         return number
     raise PluginError(f"game {name!r} returned something else than a finite number as {what}")
+
+
+async def close_part(part: object) -> None:
+    """Call ``aclose`` of an agent or memory, if it has one, even while being cancelled."""
+    close = getattr(part, "aclose", None)
+    if close is None:
+        return
+    with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+        answer = close()
+        if inspect.isawaitable(answer):
+            await answer

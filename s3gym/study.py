@@ -5,7 +5,6 @@ of a checkpoint runs on a frozen view beside the exploration that follows. Runni
 are one path: what the store already has is loaded instead of played.
 """
 
-import inspect
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -34,14 +33,13 @@ from s3gym.parts import AgentPart, MemoryPart
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
 from s3gym.schedule import Schedule
-from s3gym.seams import guarded, plugin_boundary
+from s3gym.seams import close_part, guarded, plugin_boundary
 from s3gym.seeds import EpisodeSeeds, SeedPlan
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import EpisodeRow
 from s3gym.store.store import Store
 
 log = logging.getLogger("s3gym")
-CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +62,7 @@ class Event:
 class StudyPlan:
     """Everything that fixes a study.
 
-    ``oracle`` puts it outside the protocol, see ``s3gym.oracle``; ``explorer`` then explores in
-    the agent's place.
+    With an ``oracle`` it is outside the protocol; an ``explorer`` explores in the agent's place.
     """
 
     game: GameSpec
@@ -398,14 +395,3 @@ def plan_episode(
         act_seconds=schedule.act_seconds,
         memory_seconds=schedule.memory_seconds,
     )
-
-
-async def close_part(part: object) -> None:
-    """Close what can be closed, within a few seconds, cancelled or not."""
-    close = getattr(part, "aclose", None)
-    if close is None:
-        return
-    with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-        answer = close()
-        if inspect.isawaitable(answer):
-            await answer

@@ -22,6 +22,7 @@ COMMANDS = {
     "check": "s3gym.cli.check",
     "compare": "s3gym.cli.report",
     "doctor": "s3gym.cli.doctor",
+    "export": "s3gym.cli.export",
     "extend": "s3gym.cli.run",
     "games": "s3gym.cli.games",
     "memory": "s3gym.cli.memory",

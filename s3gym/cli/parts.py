@@ -18,6 +18,7 @@ from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.parts import AgentPart
 from s3gym.records import Usage
+from s3gym.sealed.seal import Seal
 from s3gym.store import file
 from s3gym.store.ledger import recorded_replies, request_hash
 
@@ -44,7 +45,9 @@ def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False
     Raises:
         ConfigError: A part or an option is wrong.
     """
-    find_own_modules()
+    seal = sealed_with(config)
+    if seal is None or any(":" in name for name in config.game):
+        find_own_modules()
     model = config.model
     chats = _Chats(model, replay, offline=offline)
     agents = [_agent(name, chats, model) if is_chat_name(name) else name for name in config.agent]
@@ -66,8 +69,16 @@ def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False
         limits=meter,
         at_most=config.jobs,
         settings={"model": settings} if settings else {},
+        seal=seal,
     )
     return Wiring(sweep=sweep, meter=meter)
+
+
+def sealed_with(config: RunConfig) -> Seal | None:
+    """Return how a configuration seals its run, if it does."""
+    if not (config.sealed or config.sealed_user or config.sealed_python):
+        return None
+    return Seal(user=config.sealed_user, python=config.sealed_python)
 
 
 class _Chats:

@@ -48,6 +48,16 @@ def part_options(command: Command) -> Command:
                 help="Answer all model calls from this store; no network.",
             ),
             click.option("--jobs", type=int, help="Studies side by side (default 16)."),
+            click.option(
+                "--sealed",
+                is_flag=True,
+                default=None,
+                help="Run agent and memory in a process of their own.",
+            ),
+            click.option("--sealed-user", metavar="NAME", help="Run that process as this user."),
+            click.option(
+                "--sealed-python", metavar="PATH", help="Interpreter that this user may run."
+            ),
             click.option("--quiet", is_flag=True, help="Show failures only."),
         )
     ):

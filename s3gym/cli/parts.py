@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from s3gym.agents.answers import AnswerScore, JsonContract
 from s3gym.agents.chat_names import chat_model, is_chat_name
 from s3gym.agents.replay_chat import ReplayChat
 from s3gym.api import Sweep
-from s3gym.budget import Budget
+from s3gym.budget import Budget, RecordedChat
 from s3gym.catalog import find_game, model_part
 from s3gym.config import ModelConfig, RunConfig
 from s3gym.contracts.chat import ChatModel, Reply
@@ -34,13 +35,20 @@ class Wiring:
     meter: Meter
 
 
-def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False) -> Wiring:
+def wire(
+    config: RunConfig,
+    replay: Path | None = None,
+    *,
+    offline: bool = False,
+    agents: Sequence[AgentPart] = (),
+) -> Wiring:
     """Return the sweep of a configuration.
 
     Args:
         config: What to run.
         replay: A store that answers all model calls.
         offline: No key needs to be there, because nothing will be sent.
+        agents: Agents in place of those that the configuration names.
 
     Raises:
         ConfigError: A part or an option is wrong.
@@ -50,15 +58,17 @@ def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False
         find_own_modules()
     model = config.model
     chats = _Chats(model, replay, offline=offline)
-    agents = [_agent(name, chats, model) if is_chat_name(name) else name for name in config.agent]
+    playing: Sequence[AgentPart | str] = agents or [
+        _agent(name, chats, model) if is_chat_name(name) else name for name in config.agent
+    ]
     meter = Meter(Limits(_limits(model)), _budget(config))
-    for agent in agents:
+    for agent in playing:
         if isinstance(agent, AgentPart) and agent.chat is not None:
             meter.budget.check(agent.chat)
     settings = model.model_dump(exclude_defaults=True, exclude=set(NOT_RESULTS))
     sweep = Sweep(
         games=[find_game(name) for name in config.game],
-        agents=agents,
+        agents=playing,
         memories=config.memory,
         memory_chat=chats.of(model.memory_model) if model.memory_model else None,
         repeats=config.repeats,
@@ -68,6 +78,7 @@ def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False
         options={find_game(name).name: values for name, values in config.games.items()},
         limits=meter,
         at_most=config.jobs,
+        oracle=config.oracle,
         settings={"model": settings} if settings else {},
         seal=seal,
     )
@@ -138,10 +149,11 @@ def _budget(config: RunConfig) -> Budget:
         max_usd=caps.usd,
         max_tokens=None if caps.tokens is None else int(caps.tokens),
         max_hours=caps.hours,
+        prices=caps.prices,
     )
 
 
-def charge_recorded(meter: Meter, store: Path) -> None:
+def charge_recorded(meter: Meter, store: Path, base_url: str | None) -> None:
     """Count what a store's calls cost already, so that a resumed run keeps its budget."""
     db = file.open_learner(store)
     try:
@@ -153,7 +165,9 @@ def charge_recorded(meter: Meter, store: Path) -> None:
                 output_tokens=tokens[2],
                 reasoning_tokens=tokens[3],
             )
-            meter.budget.charge(_Named(name), Reply(text="", usage=usage, model=model))
+            meter.budget.charge(
+                RecordedChat(name, base_url), Reply(text="", usage=usage, model=model)
+            )
     finally:
         db.close()
 
@@ -163,17 +177,6 @@ def _recorded_usage(db: sqlite3.Connection) -> sqlite3.Cursor:
         "SELECT chat, model, input_tokens, cached_tokens, output_tokens, reasoning_tokens "
         "FROM calls ORDER BY study, place, step, purpose, attempt"
     )
-
-
-class _Named:
-    """Stands for a recorded chat model where only its name counts."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    async def complete(self, *messages: object, **settings: object) -> Reply:
-        """Refuse: a recorded call is never sent again."""
-        raise NotImplementedError
 
 
 def find_own_modules() -> None:

@@ -89,7 +89,9 @@ class StudyRecord:
 
     Attributes:
         id: For example ``trust/strategist/history/r0``.
-        store: Label of its store where several are reported on together, else ``""``.
+        store: Label of its store where several are reported on together, else ``""``; an
+            oracle's name is part of it.
+        oracle: ``judge`` or ``explorer`` for studies outside the protocol, else ``""``.
         status: ``pending``, ``running``, ``paused``, ``failed`` or ``done``.
         note: Why it paused or failed.
         options: The game's switches.
@@ -129,6 +131,7 @@ class StudyRecord:
     recalls: Recalls = field(default_factory=Recalls)
     usage: tuple[ModelUsage, ...] = ()
     root: str | None = None
+    oracle: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,7 +143,7 @@ class Desk:
         async with self._changed:
             self._ending, self._decision = None, decision
             self._changed.notify_all()
-            while self._turn in (None, turn) and self._ending is None and not self.over:
+            while (self._turn is None or self._turn is turn) and not (self._ending or self.over):
                 await self._changed.wait()
             ending, following = self._ending, self._turn
         if ending is not None:

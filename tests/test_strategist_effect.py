@@ -22,6 +22,9 @@ pytestmark = pytest.mark.slow
 
 GAMES = ("trust", "snake")
 REPEATS = 10
+EVALUATION_EPISODES = {"trust": 15, "snake": 3}
+"""Trust's scores hang on the opponent, so that three episodes would measure little else."""
+
 MEAN_OF_STRATEGIES = {
     "trust": (10.125 + 11.75 + 10.0625 + 16.625) / 4,
     "snake": (12.2 + 17.4 + 4.9) / 3,
@@ -50,7 +53,9 @@ def scores(game: str) -> dict[str, NDArray[np.float64]]:
             games=(game,),
             memories=tuple(memories.values()),
             repeats=REPEATS,
-            schedule=Schedule.paper(fresh_evaluation_seeds=True),
+            schedule=Schedule.paper(
+                evaluation_episodes=EVALUATION_EPISODES[game], fresh_evaluation_seeds=True
+            ),
             seed=7,
             store=Path(folder) / "effect.db",
         ).run_sync()

@@ -29,10 +29,11 @@ SAME = {"salt": "s"}
 
 
 def rows(path: Path) -> tuple[Any, Any]:
-    """Return what both sides of a store hold, without the settings of its studies."""
-    kept = learner_rows(path)
+    """Return what both sides of a store hold, without the settings that its seals cover."""
+    kept, judged = learner_rows(path), verifier_rows(path)
     kept["studies"] = [row[:6] for row in kept["studies"]]
-    return kept, verifier_rows(path)
+    del judged["seals"]
+    return kept, judged
 
 
 def both(tmp_path: Path, agent: object, memory: object) -> tuple[Any, Any]:

@@ -132,10 +132,12 @@ def probe(seal: Seal, question: Mapping[str, Any]) -> Any:
         with process.end.makefile("rb") as answers:
             line = answers.readline()
         answer = from_line(line) if line else {}
-    except (OSError, WireError) as error:
-        raise ConfigError(f"the sealed process did not say what it loaded: {error}") from error
+    except TimeoutError:
+        answer = {"error": f"the sealed process loads for more than {PROBE_SECONDS:g} s"}
+    except (OSError, WireError):
+        answer = {}
     finally:
-        how = process.kill(GRACE_SECONDS if not line else 0.0)
+        how = process.kill(0.0 if line else GRACE_SECONDS)
         process.close()
     if "ok" in answer:
         return answer["ok"]

@@ -32,6 +32,7 @@ COMMANDS = {
     "report": "s3gym.cli.report",
     "resume": "s3gym.cli.run",
     "run": "s3gym.cli.run",
+    "serve": "s3gym.cli.serve",
     "status": "s3gym.cli.status",
 }
 """Command -> module; loaded when it is used, so that ``s3gym games`` need not load the rest."""

@@ -49,6 +49,16 @@ def part_options(command: Command) -> Command:
                 help="Answer all model calls from this store; no network.",
             ),
             click.option("--jobs", type=int, help="Studies side by side (default 16)."),
+            click.option(
+                "--sealed",
+                is_flag=True,
+                default=None,
+                help="Run agent and memory in a process of their own.",
+            ),
+            click.option("--sealed-user", metavar="NAME", help="Run that process as this user."),
+            click.option(
+                "--sealed-python", metavar="PATH", help="Interpreter that this user may run."
+            ),
             click.option("--quiet", is_flag=True, help="Show failures only."),
         )
     ):
@@ -225,7 +235,7 @@ def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:
         raise BudgetExhaustedError(f"{error}; go on with: s3gym resume {sweep.store}") from error
-    _say_result(result)
+    say_result(result)
 
 
 def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
@@ -241,7 +251,8 @@ def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
     return read
 
 
-def _say_result(result: Result) -> None:
+def say_result(result: Result) -> None:
+    """Say how a run ended, and exit with the documented code."""
     outcome = result.outcome
     unfinished = {*outcome.failed, *outcome.refused, *outcome.paused}
     done = len(result.studies) - len(unfinished)

@@ -282,7 +282,7 @@ def _own_needs_forkable(agents: Iterable[AgentPart], memories: Iterable[MemoryPa
     if not any(memory.own for memory in memories):
         return
     for agent in agents:
-        if agent.forkable is None:
+        if agent.forkable is None and agent.learn is None and agent.makes_forkable is False:
             raise ConfigError(
                 f"memory 'own' needs an agent that owns its memory (fork and learn); agent "
                 f"{agent.name!r} does not"

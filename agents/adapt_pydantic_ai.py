@@ -28,7 +28,9 @@ class PydanticAIApp:
 
     async def ask(self, history: Any, text: str) -> Said:
         result = await self._app.run(text, message_history=list(history or ()))
-        used = result.usage() if callable(result.usage) else result.usage
+        used = result.usage
+        if not hasattr(used, "requests"):  # older versions: a method
+            used = used()
         usage = Usage(
             calls=used.requests,
             input_tokens=used.input_tokens,

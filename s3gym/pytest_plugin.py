@@ -123,9 +123,7 @@ def assert_improves(result: Result, *, error_rate: float = ERROR_RATE) -> None:
         one for one in found if not shown_above(one.differences, 0.0, error_rate / len(found))
     ]
     if unshown:
-        raise AssertionError(
-            _told(f"not shown to improve (error rate {error_rate:g})", unshown)
-        )
+        raise AssertionError(_told(f"not shown to improve (error rate {error_rate:g})", unshown))
 
 
 def assert_no_regression(

@@ -5,10 +5,12 @@ Both put plans together, open the store, run, and give back a ``Result`` that re
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import anyio
@@ -21,6 +23,8 @@ from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.provenance import provenance
+from s3gym.proxy.server import Serving, listening
+from s3gym.proxy.turns import Turns
 from s3gym.schedule import Schedule
 from s3gym.seeds import SEED_BITS, SeedPlan, derive
 from s3gym.store import file
@@ -209,6 +213,44 @@ class Sweep:
             outcome=outcome,
             studies=tuple(plan.id for plan in plans),
         )
+
+    @asynccontextmanager
+    async def proxy(
+        self,
+        *,
+        openai: str | None = None,
+        anthropic: str | None = None,
+        port: int = 0,
+        listener: socket | None = None,
+    ) -> AsyncIterator[str]:
+        """Put a proxy between the agents' apps and their models, for the runs inside.
+
+        An app that calls the models at its URL is metered, limited, recorded and resumed like an
+        agent of ours, streams included. One episode is played at a time. OpenAI's SDK wants
+        ``URL/v1``, Anthropic's wants ``URL``; ``s3gym.proxy.environment(url)`` has both.
+
+        Args:
+            openai: Address of the real server behind the OpenAI paths; default
+                ``OPENAI_BASE_URL`` as it is when this is entered, else OpenAI's own.
+            anthropic: The same for the Anthropic paths.
+            port: Port on loopback; 0 takes a free one.
+            listener: A listening socket in place of a port.
+
+        Yields:
+            The URL.
+
+        Raises:
+            MissingExtraError: The server's packages are not installed.
+            ConfigError: An address or an agent is wrong.
+        """
+        turns, before = Turns(), self.agents
+        sock = listener or listening(port)
+        async with Serving(turns.answer, openai=openai, anthropic=anthropic, listener=sock) as on:
+            self.agents = [turns.around(find_agent(agent)) for agent in before]
+            try:
+                yield on.url
+            finally:
+                self.agents = before
 
     def run_sync(self) -> Result:
         """Run without an event loop of one's own. See ``run``."""

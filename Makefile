@@ -10,7 +10,8 @@ EXTRAS ?= tokens,chess,chroma
 PYTEST_FLAGS ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Setuptools warns about the folder s3gym/ beside the editable installation: wanted here.
+PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip --disable-pip-version-check
 package = $(if $(WHEEL),"$(WHEEL)[$(1)]",--editable ".[$(1)]")
 # The tests meet what is installed, never the bare folders beside them.
 PYTEST := PYTHONSAFEPATH=1 $(BIN)/python -m pytest $(PYTEST_FLAGS)

@@ -1,5 +1,6 @@
 """A GGUF model in this process: llama.cpp through ``xllamacpp`` (extra ``local``)."""
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -28,6 +29,8 @@ class LocalChat:
         path: The GGUF file; it brings its own chat template.
         context_tokens: Tokens that a prompt and its reply may hold together.
         parallel: Calls that are answered at the same time; each has its own context.
+        threads: Threads that compute; all cores but one when ``None``, because llama.cpp slows
+            down many times over when it has to share its cores.
         temperature: Sampling temperature; llama.cpp's default when ``None``.
         top_p: Nucleus sampling; llama.cpp's default when ``None``.
         arguments: Further fields of the request, as llama.cpp names them.
@@ -46,6 +49,7 @@ class LocalChat:
         *,
         context_tokens: int = 8192,
         parallel: int = 1,
+        threads: int | None = None,
         temperature: float | None = None,
         top_p: float | None = None,
         arguments: Mapping[str, Any] | None = None,
@@ -67,7 +71,8 @@ class LocalChat:
         self.model = self.path.stem
         self.name = f"local:{self.path.name}{shown_arguments(self.arguments)}"
         self.endpoint = f"local:{self.path.name}"
-        self._engine = _Engine(self.path, context_tokens, parallel)
+        cores = max(1, (os.cpu_count() or 1) - 1)
+        self._engine = _Engine(self.path, context_tokens, parallel, threads or cores)
 
     def __repr__(self) -> str:
         return f"LocalChat({self.name!r})"
@@ -129,8 +134,9 @@ class LocalChat:
 class _Engine:
     """The loaded model, shared by all copies of a chat."""
 
-    def __init__(self, path: Path, context_tokens: int, parallel: int) -> None:
+    def __init__(self, path: Path, context_tokens: int, parallel: int, threads: int) -> None:
         self._path, self._context_tokens, self._parallel = path, context_tokens, parallel
+        self._threads = threads
         self._loading = threading.Lock()
         self._server: Any = None
 
@@ -147,6 +153,8 @@ class _Engine:
         settings.model.path = str(self._path)
         settings.n_ctx = self._context_tokens * self._parallel
         settings.n_parallel = self._parallel
+        settings.cpuparams.n_threads = self._threads
+        settings.cpuparams_batch.n_threads = self._threads
         settings.verbosity = 0
         return xllamacpp.Server(settings)
 

@@ -9,6 +9,7 @@ uniformly from the same strategies, which is its control arm.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median
 
 from s3gym.agents.strategies import playbook_of
 from s3gym.agents.strategies.playbook import Playbook
@@ -22,6 +23,7 @@ MEAN = re.compile(
     r"mean (?:self-scored )?outcome (-?[0-9]{1,12}(?:\.[0-9]{1,12})?)"
     r"(?: over ([0-9]{1,9}) episodes?)?"
 )
+UNKNOWN = float("-inf")
 EXPLOIT = 0.5
 """How often exploration plays what looks best, once every strategy has been tried."""
 
@@ -32,18 +34,21 @@ class Evidence:
 
     Attributes:
         trials: Finished episodes that were recalled, or as many as a text speaks of (at least 1).
-        mean: Their mean outcome; ``None`` where a text gives none.
+        typical: Their median outcome (a text's mean, where it gives one): in trust, one meeting
+            with a generous opponent must not make a strategy look good.
+        mean: Their mean outcome; decides between equal medians.
         rank: 1 where a text says to retain it, -1 where it says to avoid it, else 0.
     """
 
     trials: int
-    mean: float | None
+    typical: float = UNKNOWN
+    mean: float = UNKNOWN
     rank: int = 0
 
     @property
-    def merit(self) -> tuple[int, float]:
-        """What strategies are compared by: the text's advice first, then the mean."""
-        return (self.rank, float("-inf") if self.mean is None else self.mean)
+    def merit(self) -> tuple[int, float, float]:
+        """What strategies are compared by: the text's advice first, then the outcomes."""
+        return (self.rank, self.typical, self.mean)
 
 
 class StrategistAgent:
@@ -100,9 +105,9 @@ def _evidence_from_steps(steps: Sequence[Step], playbook: Playbook) -> dict[str,
     for episode in _episodes(steps):
         name = _playing(episode, playbook)
         if name and episode[-1].outcome.done:
-            outcomes.setdefault(name, []).append(playbook.outcome(episode[-1].outcome.text))
+            outcomes.setdefault(name, []).append(playbook.visible_outcome(episode))
     return {
-        name: Evidence(trials=len(values), mean=sum(values) / len(values))
+        name: Evidence(trials=len(values), typical=median(values), mean=fmean(values))
         for name, values in outcomes.items()
     }
 
@@ -142,9 +147,7 @@ def _evidence_from_text(text: str, playbook: Playbook) -> dict[str, Evidence]:
         mean = MEAN.search(line)
         for name in NOTE.findall(line):
             if name in playbook.strategies and name not in evidence:
-                evidence[name] = Evidence(
-                    trials=int(mean[2] or 1) if mean else 1,
-                    mean=float(mean[1]) if mean else None,
-                    rank=rank,
-                )
+                value = float(mean[1]) if mean else UNKNOWN
+                trials = int(mean[2] or 1) if mean else 1
+                evidence[name] = Evidence(trials=trials, typical=value, mean=value, rank=rank)
     return evidence

@@ -7,6 +7,8 @@ It knows a board by its methods alone, so that the library behind it is imported
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from s3gym.errors import ProtocolBreachError
+
 VALUES: Mapping[str, int] = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9, "k": 0}
 """Piece -> what it is worth, in pawns."""
 
@@ -56,11 +58,14 @@ def balance(placement: str) -> int:
     )
 
 
-def best_reply(board: Board[M]) -> M | None:
-    """Return Black's move, or ``None`` when there is none.
+def best_reply(board: Board[M]) -> M:
+    """Return Black's move.
 
     It mates when it can; else it takes the most for what White could win back by one capture.
     Ties go to the move that ends nearer to the centre, then to the first in UCI order.
+
+    Raises:
+        ProtocolBreachError: Black has no move.
     """
     best, most = None, 0.0
     for move in sorted(board.generate_legal_moves(), key=lambda move: move.uci()):
@@ -69,6 +74,8 @@ def best_reply(board: Board[M]) -> M | None:
         value = _gain(board, move) - away - _threat_after(board, move)
         if best is None or value > most:
             best, most = move, value
+    if best is None:
+        raise ProtocolBreachError(f"Black is asked for a move and has none: {board.board_fen()}")
     return best
 
 

@@ -14,13 +14,13 @@ Phases:      exploration starts far ahead and refuses an illegal move with the r
              starts a little ahead, and an illegal move ends it.
 Source:      not in the S3Gym paper; the rules are those of chess (FIDE), the rest is ours.
 
-Needs the extra ``chess``; the library is imported when a game is set up, not before. With the
-built-in opponent ``apply`` is a pure function. With an engine of your own it is as
-reproducible as that engine: it runs anew for every move with a fixed depth.
+Needs the extra ``chess``; the library is imported when a game is set up. With the built-in
+opponent ``apply`` is pure. An engine of one's own runs anew for every move, at a fixed depth.
 """
 
 import math
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,8 +28,14 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from s3gym.contracts.game import Anchors, Clock, Options, Setup, Transition
-from s3gym.errors import InvalidActionError, MissingExtraError, ProtocolBreachError, ServiceError
-from s3gym.games._chess_opponent import BY_TYPE, MATE, VALUES, balance, best_reply
+from s3gym.errors import (
+    ConfigError,
+    InvalidActionError,
+    MissingExtraError,
+    ProtocolBreachError,
+    ServiceError,
+)
+from s3gym.games._chess_opponent import BY_TYPE, MATE, balance, best_reply
 from s3gym.games._spec import InvalidAction, StandardSpec, on_invalid, plain, refusal
 from s3gym.records import Phase
 from s3gym.seeds import EpisodeSeeds, Stream
@@ -55,6 +61,7 @@ LONGEST_ACTION = 32
 UCI = re.compile(r"[a-h][1-8][a-h][1-8][qrbnQRBN]?")
 SAN = re.compile(r"([KQRBN]?)([a-h]?)([1-8]?)[x-]?([a-h][1-8])(?:=?([QRBN]))?|[O0]-[O0](?:-[O0])?")
 MARKS = "+#!?"
+NAMES = ("pawn", "knight", "bishop", "rook", "queen")
 
 
 class ChessDuelOptions(Options):
@@ -165,8 +172,6 @@ class ChessDuel:
         after = _played(board, move, state.seen)
         if not after.result:
             reply = best_reply(board) if self.engine is None else self.engine.reply(board)
-            if reply is None:
-                raise ProtocolBreachError(f"Black is asked in a finished game: {board.fen()}")
             feedback += f" Black replied {board.san(reply)} ({reply.uci()})."
             after = _played(board, reply, after.seen)
         if after.result:
@@ -210,9 +215,8 @@ def _played(board: "chess.Board", move: "chess.Move", seen: tuple[str, ...]) -> 
     if board.is_zeroing(move):
         seen = ()
     board.push(move)
-    fen = board.fen()
-    seen = (*seen, _key(fen))
-    return State(fen=fen, seen=seen, result=_result(board, seen))
+    seen = (*seen, _key(board.fen()))
+    return State(fen=board.fen(), seen=seen, result=_result(board, seen))
 
 
 def _key(fen: str) -> str:
@@ -248,12 +252,11 @@ def read_move(board: "chess.Board", action: str) -> "chess.Move":
 
     text = plain(action, EXPECTED, LONGEST_ACTION).rstrip(MARKS)
     if UCI.fullmatch(text):
-        start, goal = (chess.parse_square(text[at : at + 2]) for at in (0, 2))
-        promotion = chess.PIECE_SYMBOLS.index(text[4].lower()) if text[4:] else None
-        move = chess.Move(start, goal, promotion)
-        if move in list(board.legal_moves):  # not is_legal: it also takes e1h1 for e1g1
-            return move
-        raise InvalidActionError(f"{text} is illegal: {_why_not(board, move)}")
+        named = text.lower()
+        for move in board.legal_moves:
+            if move.uci() == named:
+                return move
+        raise InvalidActionError(f"{text} is illegal: {_why_not(board, named)}")
     found = SAN.fullmatch(text)
     if found is None:
         raise refusal(action, EXPECTED)
@@ -268,25 +271,23 @@ def read_move(board: "chess.Board", action: str) -> "chess.Move":
         raise InvalidActionError(f"{text} is illegal: {reason}") from None
 
 
-def _why_not(board: "chess.Board", move: "chess.Move") -> str:
-    """Return why White may not play a move, in words."""
+def _why_not(board: "chess.Board", uci: str) -> str:
+    """Return why White may not play a move given in UCI."""
     import chess
 
-    square, goal = chess.square_name(move.from_square), chess.square_name(move.to_square)
-    piece = board.piece_at(move.from_square)
+    piece = board.piece_at(chess.parse_square(uci[:2]))
     if piece is None:
-        return f"there is no piece on {square}"
+        return f"there is no piece on {uci[:2]}"
     if piece.color != board.turn:
-        return f"the piece on {square} is Black's"
-    name = chess.piece_name(piece.piece_type)
-    queening = chess.Move(move.from_square, move.to_square, chess.QUEEN)
-    if not move.promotion and board.is_legal(queening):
-        return f"name the promotion piece, for example {queening.uci()}"
-    if move.promotion and board.is_legal(chess.Move(move.from_square, move.to_square)):
+        return f"the piece on {uci[:2]} is Black's"
+    legal = {move.uci() for move in board.legal_moves}
+    if f"{uci}q" in legal:
+        return f"name the promotion piece, for example {uci}q"
+    if uci[:4] in legal:
         return "nothing promotes there"
-    if board.is_pseudo_legal(move) and not board.is_legal(move):
+    if uci in {move.uci() for move in board.pseudo_legal_moves}:
         return "it would leave your king in check"
-    return f"the {name} on {square} cannot go to {goal}"
+    return f"the {chess.piece_name(piece.piece_type)} on {uci[:2]} cannot go to {uci[2:4]}"
 
 
 def _why_not_san(board: "chess.Board", found: re.Match[str]) -> str:
@@ -326,10 +327,7 @@ class ChessDuelVerifier:
 def rules_text(options: ChessDuelOptions, phase: Phase) -> str:
     """Return the rules, built from the constants that the verifier uses."""
     least, greatest = AHEAD[phase]
-    worth = ", ".join(
-        f"{name} {VALUES[symbol]}"
-        for name, symbol in zip(("pawn", "knight", "bishop", "rook", "queen"), "pnbrq", strict=True)
-    )
+    worth = ", ".join(f"{name} {value}" for name, value in zip(NAMES, BY_TYPE[1:], strict=False))
     opponent = (
         "a fixed program that looks at its own move and your next capture"
         if options.opponent == BUILTIN
@@ -364,12 +362,16 @@ def make_setup(options: ChessDuelOptions, phase: Phase) -> Setup[State]:
 
     Raises:
         MissingExtraError: The library ``chess`` is not installed.
+        ConfigError: There is no engine at the path given as opponent.
     """
     try:
         import chess  # noqa: F401
     except ImportError:
         raise MissingExtraError("the game chess_duel", "chess") from None
-    least, _ = AHEAD[phase]
+    if options.opponent != BUILTIN and shutil.which(options.opponent) is None:
+        raise ConfigError(
+            f"opponent: expected {BUILTIN!r} or a UCI engine's path, got {options.opponent!r}"
+        )
     return Setup(
         game=ChessDuel(
             ahead=AHEAD[phase],
@@ -382,7 +384,7 @@ def make_setup(options: ChessDuelOptions, phase: Phase) -> Setup[State]:
         max_steps=MAX_STEPS,
         on_invalid=on_invalid(options.invalid_action, phase),
         reward_range=(-1.0, 1.0),
-        score_range=(-1.0, (MATE - least) / SCALE),
+        score_range=(-1.0, (MATE - AHEAD[phase][0]) / SCALE),
     )
 
 

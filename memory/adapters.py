@@ -15,7 +15,7 @@ import anyio.to_thread
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import MemoryFailure
-from s3gym.memory._fitting import fit
+from s3gym.memory.fitting import fit
 from s3gym.prompts import closing_line, step_lines
 from s3gym.records import Cue, Episode, Recollection, Step
 from s3gym.text import shorten

@@ -21,6 +21,7 @@ from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError
 from s3gym.memory._outcomes import Digest, digest, mean_self_score
+from s3gym.memory.fitting import bare_tokens
 from s3gym.prompts import closing_line, step_lines
 from s3gym.records import Cue, Episode, Recollection, Step
 from s3gym.tokens import token_counter
@@ -35,7 +36,8 @@ class _Shelf:
     """Append-only: what was recorded, rendered and counted once. Views share it.
 
     One entry per step in ``steps``, ``texts`` (without the closing line end), ``ends`` (that line
-    end) and ``totals`` (tokens up to and with the step); one per episode in the others.
+    end) and ``totals`` (tokens up to and with the step and its line end); one per episode in the
+    others.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -187,7 +189,7 @@ class HistoryView:
         used = 0
         for episode in sorted(range(self.n_episodes), key=lambda index: (-means[index], index)):
             start, stop = shelf.starts[episode], self._stop(episode)
-            trimmed = self._span(start, stop - 1) + self.counter.count(shelf.texts[stop - 1])
+            trimmed = self._span(start, stop - 1) + self._alone(stop - 1)
             if used + trimmed <= max_tokens:
                 pieces.append(_Piece(start, stop))
                 used += self._span(start, stop)
@@ -214,7 +216,13 @@ class HistoryView:
         last = pieces[-1].stop - 1
         total = sum(self._span(piece.start, piece.stop) for piece in pieces)
         total += sum(self.counter.count(header) for header in map(self._header, pieces) if header)
-        return total - self._span(last, last + 1) + self.counter.count(self.shelf.texts[last])
+        return total - self._span(last, last + 1) + self._alone(last)
+
+    def _alone(self, step: int) -> int:
+        """Return the tokens of a step's text without its line end; counts its last line."""
+        shelf = self.shelf
+        joined = self._span(step, step + 1)
+        return bare_tokens(shelf.texts[step], joined, shelf.ends[step], self.counter)
 
     def _text(self, pieces: Sequence[_Piece]) -> str:
         return "".join(self._parts(pieces))

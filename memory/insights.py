@@ -14,7 +14,6 @@ from s3gym import calls
 from s3gym.contracts.chat import ChatModel, TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError, ModelError, ResponseFormatError
-from s3gym.memory._fitting import fit_blocks
 from s3gym.memory._operations import (
     Book,
     Operation,
@@ -23,6 +22,7 @@ from s3gym.memory._operations import (
     rule_operations,
 )
 from s3gym.memory._outcomes import Digest, digest
+from s3gym.memory.fitting import fit_blocks
 from s3gym.memory.history import HistoryMemory
 from s3gym.records import Cue, Episode, Message, Observation, Recollection
 from s3gym.text import shorten

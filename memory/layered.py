@@ -16,7 +16,7 @@ from s3gym.contracts.memory import (
     RecallEach,
 )
 from s3gym.errors import ConfigError
-from s3gym.memory._fitting import joined_tokens
+from s3gym.memory.fitting import joined_tokens
 from s3gym.records import Cue, Episode, Recollection
 from s3gym.tokens import token_counter
 

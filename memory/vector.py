@@ -20,13 +20,34 @@ from numpy.typing import NDArray
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError
-from s3gym.memory._embedders import Embedder, HashingEmbedder, Vectors, unit_vectors
-from s3gym.memory._fitting import joined_tokens
-from s3gym.memory._indexes import Index, Matrix, NumpyIndex
+from s3gym.memory._embedders import (
+    Embedder,
+    HashingEmbedder,
+    OpenAIEmbedder,
+    Vectors,
+    WordllamaEmbedder,
+    unit_vectors,
+)
+from s3gym.memory._indexes import ChromaIndex, Index, Matrix, NumpyIndex
 from s3gym.memory._items import NEUTRAL, Item, episode_item, qualities, step_item
+from s3gym.memory._kept import KeptEmbedder
 from s3gym.memory._outcomes import Digest, digest
+from s3gym.memory.fitting import joined_tokens
 from s3gym.records import Cue, Episode, Recollection
 from s3gym.tokens import token_counter
+
+__all__ = [
+    "ChromaIndex",
+    "Embedder",
+    "HashingEmbedder",
+    "Index",
+    "KeptEmbedder",
+    "NumpyIndex",
+    "OpenAIEmbedder",
+    "VectorMemory",
+    "VectorView",
+    "WordllamaEmbedder",
+]
 
 Items = Literal["step", "episode", "both"]
 Recall = Literal["similarity", "outcome", "contrast", "mmr"]

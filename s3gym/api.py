@@ -21,6 +21,7 @@ from s3gym.config import validated
 from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
+from s3gym.oracle import ORACLES, Oracle
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.provenance import provenance
 from s3gym.proxy.server import Serving, listening
@@ -30,7 +31,7 @@ from s3gym.seeds import SEED_BITS, SeedPlan, derive
 from s3gym.store import file
 from s3gym.store.store import Store
 from s3gym.store.verdicts import VerdictLog, store_root
-from s3gym.study import Event, StudyPlan
+from s3gym.study import Event, StudyPlan, close_part
 from s3gym.sweep import SIDE_BY_SIDE, Outcome, add_studies, run_sweep
 from s3gym.tokens import token_counter
 
@@ -113,6 +114,7 @@ class Sweep:
         at_most: Studies side by side.
         on_event: Told what happens.
         settings: Further settings that fix the results; kept in every study's specification.
+        oracle: ``"judge"`` or ``"explorer"``: outside the protocol, see ``s3gym.oracle``.
     """
 
     games: Sequence[str | GameSpec] = ("trust",)
@@ -130,6 +132,7 @@ class Sweep:
     on_event: Callable[[Event], None] | None = None
     interrupt: Callable[[str], None] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    oracle: Oracle | None = None
 
     def plans(self) -> list[StudyPlan]:
         """Return the plan of every study, without touching a disk.
@@ -149,6 +152,9 @@ class Sweep:
             raise ConfigError(f"games.{unknown[0]}: this game is not part of the run")
         if self.repeats < 1:
             raise ConfigError(f"repeats: expected at least 1, got {self.repeats!r}")
+        if self.oracle is not None and self.oracle not in ORACLES:
+            raise ConfigError(f"oracle: expected one of {', '.join(ORACLES)}, got {self.oracle!r}")
+        explorer = find_agent("reference") if self.oracle == "explorer" else None
         seeds = seed_plan(self.seed, self.salt, self.schedule)
         return [
             StudyPlan(
@@ -161,6 +167,8 @@ class Sweep:
                 seeds=seeds,
                 counter=token_counter(),
                 settings=json.dumps(dict(self.settings), sort_keys=True),
+                oracle=self.oracle,
+                explorer=explorer,
             )
             for game in games
             for agent in agents
@@ -199,14 +207,19 @@ class Sweep:
             return await self._finish(plans, store)
 
     async def _finish(self, plans: Sequence[StudyPlan], store: Store) -> Result:
-        outcome = await run_sweep(
-            plans,
-            store,
-            limits=self.limits,
-            at_most=self.at_most,
-            on_event=self.on_event,
-            interrupt=self.interrupt,
-        )
+        try:
+            outcome = await run_sweep(
+                plans,
+                store,
+                limits=self.limits,
+                at_most=self.at_most,
+                on_event=self.on_event,
+                interrupt=self.interrupt,
+            )
+        finally:
+            chats = [chat for plan in plans for chat in (plan.agent.chat, plan.memory.chat)]
+            for chat in {id(chat): chat for chat in chats}.values():
+                await close_part(chat)
         return Result(
             store=store.path,
             root=store_root(store.connection),

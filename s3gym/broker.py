@@ -12,6 +12,7 @@ from typing import Protocol
 
 from s3gym.calls import CallSite, Purpose
 from s3gym.contracts.chat import ChatModel, Reply
+from s3gym.deadline import service_time
 from s3gym.errors import StoreError
 from s3gym.records import Message
 from s3gym.store.ledger import request_hash
@@ -82,11 +83,12 @@ class StudyBroker:
                 )
             return reply
         started = now()
-        reply = await self._limits.call(
-            chat,
-            lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed),
-            tokens=sum(len(message.content) for message in messages) // CHARACTERS_PER_TOKEN,
-        )
+        with service_time():
+            reply = await self._limits.call(
+                chat,
+                lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed),
+                tokens=sum(len(message.content) for message in messages) // CHARACTERS_PER_TOKEN,
+            )
         if reply.usage.calls == 0:
             reply = replace(reply, usage=replace(reply.usage, calls=1))
         with self._store.transaction():

@@ -7,11 +7,11 @@ counted as zero.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from s3gym.contracts.chat import ChatModel, Reply
+from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.records import Usage
 
@@ -44,12 +44,39 @@ class Price(BaseModel):
         return total / MILLION
 
 
+class Named(Protocol):
+    """What is priced: a chat model, or the record of one. Optional: ``model``, ``endpoint``."""
+
+    @property
+    def name(self) -> str:
+        """The chat model's name."""
+        ...
+
+
+ENDPOINTS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+"""Address of each provider, for chat models that were given none."""
+
+
+class RecordedChat:
+    """A chat model as a store knows it: enough to price its calls, not to make any.
+
+    Args:
+        name: Name of the chat model, for example ``openai:gpt-5 reasoning_effort=low``.
+        base_url: Address that the run was given, if any.
+    """
+
+    def __init__(self, name: str, base_url: str | None = None) -> None:
+        kind, _, rest = name.partition(":")
+        self.name, self.model = name, rest.partition(" ")[0] or name
+        self.endpoint = base_url or ENDPOINTS.get(kind, "")
+
+
 Prices = Mapping[str, Price]
 """User prices: name of a chat model, or id of a model, to its price."""
 
 
 def usd(
-    chat: ChatModel, usage: Usage, *, served: str = "", prices: Prices | None = None
+    chat: Named, usage: Usage, *, served: str = "", prices: Prices | None = None
 ) -> float | None:
     """Return what a usage costs, in US dollars; ``None`` when the price is not known.
 
@@ -59,7 +86,7 @@ def usd(
     counts as plain input. No network is used.
 
     Args:
-        chat: The chat model.
+        chat: The chat model, or the record of one.
         usage: Tokens of one call or many.
         served: Id of the model as the provider reported it.
         prices: The user's prices.
@@ -165,7 +192,7 @@ class Budget:
             hours=(self._clock() - self._start) / 3600,
         )
 
-    def check(self, chat: ChatModel) -> None:
+    def check(self, chat: Named) -> None:
         """Check that another call may be made.
 
         Raises:
@@ -181,7 +208,7 @@ class Budget:
         if self.max_hours is not None:
             self._refuse("max_hours", spent.hours, self.max_hours, ".2f")
 
-    def check_price(self, chat: ChatModel) -> None:
+    def check_price(self, chat: Named) -> None:
         """Check, before anything is sent, that a cap of money can be kept for a model.
 
         Raises:
@@ -200,7 +227,7 @@ class Budget:
         if spent >= cap:
             raise BudgetExhaustedError(f"{name} is used up: {spent:{form}} of {cap:{form}}")
 
-    def charge(self, chat: ChatModel, reply: Reply) -> float | None:
+    def charge(self, chat: Named, reply: Reply) -> float | None:
         """Count an answered call; return its cost in US dollars, ``None`` when not known."""
         usage = reply.usage
         tokens = usage.input_tokens + usage.output_tokens

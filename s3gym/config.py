@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from s3gym.budget import Price
 from s3gym.errors import ConfigError
+from s3gym.oracle import Oracle
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.text import shorten
 
@@ -64,6 +66,10 @@ class BudgetConfig(BaseModel):
     usd: Limit | None = None
     tokens: Limit | None = None
     hours: Limit | None = None
+    prices: dict[str, Price] = Field(
+        default_factory=dict,
+        description="chat model or model id -> US dollars per million tokens",
+    )
 
 
 class RunConfig(BaseModel):
@@ -85,6 +91,9 @@ class RunConfig(BaseModel):
     )
     model: ModelConfig = Field(default_factory=ModelConfig)
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
+    oracle: Oracle | None = Field(
+        default=None, description="judge or explorer: outside the protocol"
+    )
     jobs: Annotated[int, Field(ge=1)] = Field(default=16, description="studies side by side")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from s3gym.budget import Budget
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.limits import Limits
+from s3gym.telemetry import traced
 
 
 class Meter:
@@ -31,7 +32,7 @@ class Meter:
 
         async def within_budget() -> Reply:
             self.budget.check(chat)
-            return await send()
+            return await traced(chat, send)
 
         reply = await self.limits.of(chat).call(within_budget, tokens=tokens)
         self.budget.charge(chat, reply)

@@ -6,7 +6,7 @@ statistics: one number per repeat, the mean score over the checkpoints after 0 m
 control arm under the same seeds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import fsum
@@ -102,9 +102,9 @@ class Studies:
 
 
 @pytest.fixture
-def s3gym_study(tmp_path: Path) -> Iterator[Studies]:
+def s3gym_study(tmp_path: Path) -> Studies:
     """Give what runs studies in a test, with stores in the test's own folder."""
-    yield Studies(tmp_path)
+    return Studies(tmp_path)
 
 
 def assert_improves(result: Result, *, error_rate: float = ERROR_RATE) -> None:

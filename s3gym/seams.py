@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import TypeVar
 
-import anyio
-
+from s3gym.deadline import deadline
 from s3gym.errors import (
     ActionError,
     BudgetExhaustedError,
@@ -37,7 +36,7 @@ OURS = (ServiceError, BudgetExhaustedError, StoreError, ProtocolBreachError, Plu
 
 
 async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Await a plug-in within its deadline.
+    """Await a plug-in within its deadline, which leaves out the time of its model calls.
 
     Args:
         label: Names the plug-in, for example ``agent 'mine'``.
@@ -49,7 +48,7 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
         PluginError: It raised, missed its deadline or blocked the event loop.
         ServiceError: The outside world failed it.
     """
-    with anyio.move_on_after(seconds) as scope:
+    with deadline(seconds) as scope:
         with plugin_boundary(label, what):
             answer = await call()
         if Watchdog.blocked.pop(label, None) is not None:

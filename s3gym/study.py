@@ -29,6 +29,7 @@ from s3gym.errors import (
     ServiceError,
     first_of,
 )
+from s3gym.oracle import Oracle, with_rewards
 from s3gym.parts import AgentPart, MemoryPart, owns_memory
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
@@ -61,7 +62,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyPlan:
-    """Everything that fixes a study."""
+    """Everything that fixes a study.
+
+    ``oracle`` puts it outside the protocol, see ``s3gym.oracle``; ``explorer`` then explores in
+    the agent's place.
+    """
 
     game: GameSpec
     options: Options
@@ -72,6 +77,8 @@ class StudyPlan:
     seeds: SeedPlan
     counter: TokenCounter
     settings: str = "{}"
+    oracle: Oracle | None = None
+    explorer: AgentPart | None = None
 
     @property
     def id(self) -> str:
@@ -96,6 +103,7 @@ class StudyPlan:
                 "schedule": self.schedule.model_dump(mode="json"),
                 "settings": self.settings,
             }
+            | ({"oracle": self.oracle} if self.oracle else {})
         )
 
     @property
@@ -171,9 +179,9 @@ class _Study:
         except* PluginError as failures:
             failure = first_of(failures)
         finally:
-            await _aclose(memory)
+            await close_part(memory)
             if self.owner is not plan.agent.forkable:
-                await _aclose(self.owner)
+                await close_part(self.owner)
         if failure is not None:
             self._mark("failed", str(failure))
             self.tell(Event(kind="failed", study=plan.id, note=str(failure)))
@@ -235,11 +243,14 @@ class _Study:
 
     async def _explore_one(self, memory: Memory, ordinal: int) -> None:
         plan = self.plan
-        forks = await self._forks(1)
+        forks = [] if plan.explorer else await self._forks(1)
         episode = await self._play(
             Phase.EXPLORATION, ordinal, None, memory, forks[0] if forks else None
         )
         self.tell(Event(kind="episode", study=plan.id, ordinal=ordinal))
+        if plan.oracle == "judge":
+            log = self.store.verdicts.verdicts(episode.id)
+            episode = with_rewards(episode, [verdict for verdict, _ in log])
         seconds = plan.schedule.memory_seconds
         learn = self.owner.learn if self.owner is not None else plan.agent.learn
         label = self._memory_label
@@ -284,7 +295,7 @@ class _Study:
                 own = part.make()
             if owns_memory(own):
                 return cast(Forkable, own)
-            await _aclose(own)
+            await close_part(own)
         if self.plan.memory.own and part.learn is None:
             raise PluginError(f"{self._agent_label} has no memory of its own: no fork and learn")
         return None
@@ -340,18 +351,19 @@ class _Study:
         fork: Agent | None,
     ) -> Episode:
         plan = self.plan
+        part = (plan.explorer if phase is Phase.EXPLORATION else None) or plan.agent
         made: list[Agent] = []
 
         def player() -> Player:
             agent = fork
             if agent is None:
                 with plugin_boundary(self._agent_label, "its construction"):
-                    agent = plan.agent.make()
+                    agent = part.make()
                 made.append(agent)
             return Player(
                 label=self._agent_label,
                 agent=agent,
-                stateless=plan.agent.stateless,
+                stateless=part.stateless,
                 memory_label=self._memory_label,
                 reader=reader,
                 counter=plan.counter,
@@ -359,14 +371,14 @@ class _Study:
 
         episode_plan = plan_episode(plan, phase, ordinal, checkpoint)
         async with AsyncExitStack() as stack:
-            if self.serial is not None and plan.agent.serial:
+            if self.serial is not None and part.serial:
                 await stack.enter_async_context(self.serial)
             try:
                 return await play_episode(episode_plan, player, self.store, self.limits)
             finally:
-                if not plan.agent.shared:
+                if not part.shared:
                     for agent in made:
-                        await _aclose(agent)
+                        await close_part(agent)
 
     @property
     def _agent_label(self) -> str:
@@ -425,7 +437,8 @@ def plan_episode(
     )
 
 
-async def _aclose(part: object) -> None:
+async def close_part(part: object) -> None:
+    """Close what can be closed, within a few seconds, cancelled or not."""
     close = getattr(part, "aclose", None)
     if close is None:
         return

@@ -36,7 +36,6 @@ def make_store(
     invalid: Sequence[tuple[str, int]] = (),
     nasty: bool = False,
     size: int = 6,
-    calls: bool = True,
     options: dict[str, Any] | None = None,
 ) -> Path:
     """Write a store whose history arms gain ``effect`` points per checkpoint, plus noise."""
@@ -55,7 +54,6 @@ def make_store(
                     absent=[at for name, at in invalid if name == "/".join(map(str, study))],
                     nasty=nasty,
                     size=size,
-                    calls=calls,
                     options=options or {},
                 )
     return path
@@ -82,7 +80,6 @@ def _study(
     absent: Sequence[int],
     nasty: bool,
     size: int,
-    calls: bool,
     options: dict[str, Any],
 ) -> None:
     game, agent, memory, repeat = study
@@ -129,7 +126,7 @@ def _study(
             opening=board(Stream(derive("board", root_seed, name, tail, 0)), size),
             max_steps=schedule.max_steps,
         )
-        _episode(store, row, int(repeat[1:]), n_steps, lift, root_seed, nasty, size, calls, memory)
+        _episode(store, row, int(repeat[1:]), n_steps, lift, root_seed, nasty, size, memory)
     store.ledger.set_status(name, "done")
     store.verdicts.seal(name)
 
@@ -143,7 +140,6 @@ def _episode(
     root_seed: int,
     nasty: bool,
     size: int,
-    calls: bool,
     memory: str,
 ) -> None:
     stream = Stream(derive("made", root_seed, row.id))

@@ -87,9 +87,16 @@ def test_exploration_favours_what_looks_best_half_of_the_time() -> None:
     assert min(counts["calm"], counts["dull"]) > 40
 
 
-def test_evaluation_plays_the_best_mean_outcome() -> None:
-    seen = remember(episode("bold", 9), episode("bold", 1), episode("calm", 6), episode("dull", -2))
+def test_evaluation_plays_the_best_median_outcome_and_not_a_lucky_one() -> None:
+    bold = [episode("bold", value) for value in (99, 1, 2)]
+    seen = remember(*bold, episode("calm", 6), episode("dull", -2))
     assert set(chosen(seen, Phase.EVALUATION)) == {"calm"}
+
+
+def test_the_mean_decides_between_equal_medians() -> None:
+    calm = [episode("calm", value) for value in (4, 6, 9)]
+    dull = [episode("dull", value) for value in (4, 6, 7)]
+    assert set(chosen(remember(*calm, *dull), Phase.EVALUATION)) == {"calm"}
 
 
 def test_evaluation_draws_among_equals_and_only_among_what_was_seen() -> None:

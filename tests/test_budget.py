@@ -4,7 +4,7 @@ import pytest
 
 from s3gym.agents.local_chat import LocalChat
 from s3gym.agents.openai_chat import OpenAIChat
-from s3gym.budget import Budget, Price, usd
+from s3gym.budget import Budget, Price, RecordedChat, usd
 from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.records import Usage
@@ -39,6 +39,15 @@ def test_the_packaged_list_prices_a_provider_at_its_own_address_only() -> None:
     elsewhere = OpenAIChat("gpt-4o", base_url="http://localhost:8000/v1")
     assert usd(elsewhere, MILLION) is None
     assert usd(OpenAIChat("no-such-model"), MILLION) is None
+
+
+def test_a_recorded_call_is_priced_as_the_call_was() -> None:
+    own = OpenAIChat("gpt-4o", effort="low")
+    assert usd(RecordedChat(own.name), MILLION) == usd(own, MILLION)
+    elsewhere = RecordedChat(own.name, "http://localhost:8000/v1")
+    assert usd(elsewhere, MILLION) is None
+    assert usd(elsewhere, MILLION, prices={"gpt-4o": Price(input=1.0, output=0.0)}) == 1.0
+    assert usd(RecordedChat("scripted"), MILLION) is None
 
 
 def test_a_users_price_wins_over_the_list_and_may_name_the_model() -> None:

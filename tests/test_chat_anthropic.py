@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import anyio
 import pytest
-from model_server import ModelServer, Served
+from model_server import Fault, ModelServer, Served
 
 from s3gym.agents.answers import JsonAnswer
 from s3gym.agents.anthropic_chat import AnthropicChat, anthropic_messages
@@ -38,10 +38,16 @@ async def ask(server: ModelServer, served: Served) -> Reply:
         await chat.aclose()
 
 
-async def failure(server: ModelServer, served: Served) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        await ask(server, served)
-    return caught.value
+async def failures(server: ModelServer, *script: Served) -> list[ModelError]:
+    """Return what each answer of a script fails with."""
+    chat = AnthropicChat(server.script(script), base_url=server.url)
+    errors = []
+    for _ in script:
+        with pytest.raises(ModelError) as caught:
+            await chat.complete(PROMPT, max_tokens=50)
+        errors.append(caught.value)
+    await chat.aclose()
+    return errors
 
 
 async def test_an_answer_comes_back_with_usage_model_and_request_id(server: ModelServer) -> None:
@@ -144,21 +150,21 @@ def test_at_most_four_breakpoints_are_set() -> None:
     assert marked == ["5", "6", "7", "8"]
 
 
-@pytest.mark.parametrize(
-    ("served", "text", "finish"),
-    [
-        (Served(text=None), "", "stop"),
-        (Served(text=None, reasoning="Answer: UP, Score: 1"), "", "stop"),
-        (Served(text="", refusal="policy"), "", "refusal"),
-        (Served(text="Answer: U", finish="length"), "Answer: U", "length"),
-        (Served(text="hm", finish="tool"), "hm", "other"),
-    ],
+SAID: tuple[tuple[Served, str, str], ...] = (
+    (Served(text=None), "", "stop"),
+    (Served(text=None, reasoning="Answer: UP, Score: 1"), "", "stop"),
+    (Served(text="", refusal="policy"), "", "refusal"),
+    (Served(text="Answer: U", finish="length"), "Answer: U", "length"),
+    (Served(text="hm", finish="tool"), "hm", "other"),
 )
-async def test_what_was_said_is_kept_apart_from_what_was_thought(
-    server: ModelServer, served: Served, text: str, finish: str
-) -> None:
-    reply = await ask(server, served)
-    assert (reply.text, reply.finish) == (text, finish)
+
+
+async def test_what_was_said_is_kept_apart_from_what_was_thought(server: ModelServer) -> None:
+    chat = AnthropicChat(server.script([served for served, _, _ in SAID]), base_url=server.url)
+    for _, text, finish in SAID:
+        reply = await chat.complete(PROMPT, max_tokens=50)
+        assert (reply.text, reply.finish) == (text, finish)
+    await chat.aclose()
 
 
 async def test_a_server_that_counts_no_tokens_is_a_call_without_tokens(
@@ -167,30 +173,36 @@ async def test_a_server_that_counts_no_tokens_is_a_call_without_tokens(
     assert (await ask(server, Served(usage=False))).usage == Usage(calls=1)
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
-async def test_a_busy_or_broken_server_may_be_asked_again(server: ModelServer, status: int) -> None:
-    error = await failure(server, Served(status=status, message="later"))
-    assert error.retryable
-    assert error.status == status
-    assert f"answered {status}: later" in str(error)
+async def test_a_busy_or_broken_server_may_be_asked_again(server: ModelServer) -> None:
+    statuses = (408, 409, 429, 500, 503, 529)
+    errors = await failures(
+        server, *(Served(status=status, message="later") for status in statuses)
+    )
+    assert all(error.retryable for error in errors)
+    assert tuple(error.status for error in errors) == statuses
+    for status, error in zip(statuses, errors, strict=True):
+        assert f"answered {status}: later" in str(error)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-async def test_a_wrong_request_may_not_be_asked_again(server: ModelServer, status: int) -> None:
-    error = await failure(server, Served(status=status, message="no such thing"))
-    assert not error.retryable
-    assert f"answered {status}: no such thing" in str(error)
+async def test_a_wrong_request_may_not_be_asked_again(server: ModelServer) -> None:
+    statuses = (400, 401, 403, 404, 413, 422)
+    errors = await failures(
+        server, *(Served(status=status, message="no such thing") for status in statuses)
+    )
+    assert not any(error.retryable for error in errors)
+    for status, error in zip(statuses, errors, strict=True):
+        assert f"answered {status}: no such thing" in str(error)
 
 
 async def test_the_wait_that_a_server_asks_for_is_read(server: ModelServer) -> None:
-    error = await failure(server, Served(status=429, headers={"retry-after": "7"}))
+    [error] = await failures(server, Served(status=429, headers={"retry-after": "7"}))
     assert error.retry_after == 7.0
 
 
-@pytest.mark.parametrize("fault", ["drop", "half", "not json", "wrong shape", "page"])
-async def test_a_broken_transport_may_be_asked_again(server: ModelServer, fault: str) -> None:
-    error = await failure(server, Served(fault=fault))  # type: ignore[arg-type] # from the table
-    assert error.retryable, error
+async def test_a_broken_transport_may_be_asked_again(server: ModelServer) -> None:
+    faults: tuple[Fault, ...] = ("drop", "half", "not json", "wrong shape", "page")
+    errors = await failures(server, *(Served(fault=fault) for fault in faults))
+    assert all(error.retryable for error in errors)
 
 
 async def test_slow_bytes_end_at_the_deadline(server: ModelServer) -> None:

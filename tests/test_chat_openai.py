@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import anyio
 import pytest
-from model_server import ModelServer, Served
+from model_server import Fault, ModelServer, Served
 
 from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.contracts.chat import Reply
@@ -36,10 +36,16 @@ async def ask(server: ModelServer, served: Served) -> Reply:
         await chat.aclose()
 
 
-async def failure(server: ModelServer, served: Served) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        await ask(server, served)
-    return caught.value
+async def failures(server: ModelServer, *script: Served) -> list[ModelError]:
+    """Return what each answer of a script fails with."""
+    chat = OpenAIChat(server.script(script), base_url=server.openai_url)
+    errors = []
+    for _ in script:
+        with pytest.raises(ModelError) as caught:
+            await chat.complete(PROMPT, max_tokens=50)
+        errors.append(caught.value)
+    await chat.aclose()
+    return errors
 
 
 async def test_an_answer_comes_back_with_usage_model_and_request_id(server: ModelServer) -> None:
@@ -95,24 +101,24 @@ async def test_the_limit_is_named_for_reasoning_models_on_openais_own_address(
     assert own._token_limit == "max_completion_tokens"
 
 
-@pytest.mark.parametrize(
-    ("served", "text", "finish"),
-    [
-        (Served(text=""), "", "stop"),
-        (Served(text=None, reasoning="Answer: UP, Score: 1"), "", "stop"),
-        (Served(text=None, refusal="I will not."), "I will not.", "refusal"),
-        (Served(text="Answer: U", finish="length"), "Answer: U", "length"),
-        (Served(text="cut off", finish="filter"), "cut off", "refusal"),
-        (Served(text="hm", finish="tool"), "hm", "other"),
-        (Served(text="<think>Answer: A, Score: 1</think>\nB"), "B", "stop"),
-        (Served(text="<think>Answer: A, Score: 1", finish="length"), "", "length"),
-    ],
+SAID: tuple[tuple[Served, str, str], ...] = (
+    (Served(text=""), "", "stop"),
+    (Served(text=None, reasoning="Answer: UP, Score: 1"), "", "stop"),
+    (Served(text=None, refusal="I will not."), "I will not.", "refusal"),
+    (Served(text="Answer: U", finish="length"), "Answer: U", "length"),
+    (Served(text="cut off", finish="filter"), "cut off", "refusal"),
+    (Served(text="hm", finish="tool"), "hm", "other"),
+    (Served(text="<think>Answer: A, Score: 1</think>\nB"), "B", "stop"),
+    (Served(text="<think>Answer: A, Score: 1", finish="length"), "", "length"),
 )
-async def test_what_was_said_is_kept_apart_from_what_was_thought(
-    server: ModelServer, served: Served, text: str, finish: str
-) -> None:
-    reply = await ask(server, served)
-    assert (reply.text, reply.finish) == (text, finish)
+
+
+async def test_what_was_said_is_kept_apart_from_what_was_thought(server: ModelServer) -> None:
+    chat = OpenAIChat(server.script([served for served, _, _ in SAID]), base_url=server.openai_url)
+    for _, text, finish in SAID:
+        reply = await chat.complete(PROMPT, max_tokens=50)
+        assert (reply.text, reply.finish) == (text, finish)
+    await chat.aclose()
 
 
 async def test_a_server_that_counts_no_tokens_is_a_call_without_tokens(
@@ -130,23 +136,29 @@ async def test_another_model_than_asked_for_is_recorded_and_logged(
     assert "impostor-7b" in caplog.text
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
-async def test_a_busy_or_broken_server_may_be_asked_again(server: ModelServer, status: int) -> None:
-    error = await failure(server, Served(status=status, message="later"))
-    assert error.retryable
-    assert error.status == status
-    assert f"answered {status}: later" in str(error)
+async def test_a_busy_or_broken_server_may_be_asked_again(server: ModelServer) -> None:
+    statuses = (408, 409, 429, 500, 502, 503, 529)
+    errors = await failures(
+        server, *(Served(status=status, message="later") for status in statuses)
+    )
+    assert all(error.retryable for error in errors)
+    assert tuple(error.status for error in errors) == statuses
+    for status, error in zip(statuses, errors, strict=True):
+        assert f"answered {status}: later" in str(error)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-async def test_a_wrong_request_may_not_be_asked_again(server: ModelServer, status: int) -> None:
-    error = await failure(server, Served(status=status, message="no such thing"))
-    assert not error.retryable
-    assert f"answered {status}: no such thing" in str(error)
+async def test_a_wrong_request_may_not_be_asked_again(server: ModelServer) -> None:
+    statuses = (400, 401, 403, 404, 422)
+    errors = await failures(
+        server, *(Served(status=status, message="no such thing") for status in statuses)
+    )
+    assert not any(error.retryable for error in errors)
+    for status, error in zip(statuses, errors, strict=True):
+        assert f"answered {status}: no such thing" in str(error)
 
 
 async def test_an_empty_account_may_not_be_asked_again(server: ModelServer) -> None:
-    error = await failure(server, Served(status=429, code="insufficient_quota"))
+    [error] = await failures(server, Served(status=429, code="insufficient_quota"))
     assert not error.retryable
 
 
@@ -158,34 +170,32 @@ async def test_a_wrong_model_id_fails_with_the_servers_words(server: ModelServer
     assert not caught.value.retryable
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after": "nonsense"}, None),
-        (
-            {
-                "date": "Wed, 21 Oct 2026 07:28:00 GMT",
-                "retry-after": "Wed, 21 Oct 2026 07:28:30 GMT",
-            },
-            30.0,
-        ),
-    ],
+WAITS: tuple[tuple[dict[str, str], float | None], ...] = (
+    ({}, None),
+    ({"retry-after": "7"}, 7.0),
+    ({"retry-after": "0.5"}, 0.5),
+    ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+    ({"retry-after": "nonsense"}, None),
+    (
+        {
+            "date": "Wed, 21 Oct 2026 07:28:00 GMT",
+            "retry-after": "Wed, 21 Oct 2026 07:28:30 GMT",
+        },
+        30.0,
+    ),
 )
-async def test_the_wait_that_a_server_asks_for_is_read(
-    server: ModelServer, headers: dict[str, str], seconds: float | None
-) -> None:
-    error = await failure(server, Served(status=429, headers=headers))
-    assert error.retry_after == seconds
 
 
-@pytest.mark.parametrize("fault", ["drop", "half", "not json", "wrong shape", "page"])
-async def test_a_broken_transport_may_be_asked_again(server: ModelServer, fault: str) -> None:
-    error = await failure(server, Served(fault=fault))  # type: ignore[arg-type] # from the table
-    assert error.retryable, error
+async def test_the_wait_that_a_server_asks_for_is_read(server: ModelServer) -> None:
+    script = (Served(status=429, headers=headers) for headers, _ in WAITS)
+    errors = await failures(server, *script)
+    assert [error.retry_after for error in errors] == [seconds for _, seconds in WAITS]
+
+
+async def test_a_broken_transport_may_be_asked_again(server: ModelServer) -> None:
+    faults: tuple[Fault, ...] = ("drop", "half", "not json", "wrong shape", "page")
+    errors = await failures(server, *(Served(fault=fault) for fault in faults))
+    assert all(error.retryable for error in errors)
 
 
 async def test_slow_bytes_end_at_the_deadline(server: ModelServer) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from s3gym.agents.pictures.chess_duel import render_svg
 from s3gym.agents.reading.chess_duel import ChessDuelView, read
 from s3gym.contracts.game import Clock, Transition
-from s3gym.errors import InvalidActionError
+from s3gym.errors import InvalidActionError, ProtocolBreachError
 from s3gym.games import chess_duel
 from s3gym.games._chess_opponent import best_reply
 from s3gym.games.chess_duel import SPEC, ChessDuelOptions, State, points
@@ -91,6 +91,7 @@ def test_a_move_does_and_pays_what_was_worked_out_by_hand(
     done, paid = play(fen, action)
     assert done.state.result == result
     assert done.terminated == bool(result)
+    assert ("Black replied" in done.feedback) == (result in ("", "Checkmate: Black wins"))
     assert paid == pytest.approx(reward)
 
 
@@ -140,7 +141,6 @@ def test_points_are_material_within_limits(fen: str, points_by_hand: int) -> Non
 def test_the_opponent_plays_the_obvious_move(fen: str, expected: set[str]) -> None:
     board = chess.Board(fen)
     move = best_reply(board)
-    assert move is not None
     assert move.uci() in expected
     assert board.fen() == fen
 
@@ -148,7 +148,6 @@ def test_the_opponent_plays_the_obvious_move(fen: str, expected: set[str]) -> No
 def test_the_opponent_leaves_a_defended_pawn_and_saves_its_queen() -> None:
     board = chess.Board("k7/8/8/3q4/8/3P4/2P5/K2R4 b - - 0 1")
     move = best_reply(board)
-    assert move is not None
     assert move.uci() != "d5d3"
     board.push(move)
     queen = next(iter(board.pieces(chess.QUEEN, chess.BLACK)))
@@ -156,7 +155,8 @@ def test_the_opponent_leaves_a_defended_pawn_and_saves_its_queen() -> None:
 
 
 def test_the_opponent_has_no_move_in_a_finished_game() -> None:
-    assert best_reply(chess.Board("k7/1Q6/1K6/8/8/8/8/8 b - - 0 1")) is None
+    with pytest.raises(ProtocolBreachError):
+        best_reply(chess.Board("k7/1Q6/1K6/8/8/8/8/8 b - - 0 1"))
 
 
 def test_the_opponent_is_a_function_of_the_position() -> None:

@@ -20,7 +20,7 @@ from s3gym.agents.reading.chess_duel import read, squares
 from s3gym.agents.reference.chess_duel import choose as reference
 from s3gym.agents.strategies.chess_duel import PLAYBOOK
 from s3gym.contracts.game import Clock
-from s3gym.errors import MissingExtraError, ServiceError
+from s3gym.errors import ConfigError, MissingExtraError, ServiceError
 from s3gym.games import chess_duel
 from s3gym.games._chess_opponent import MATE
 from s3gym.games.chess_duel import SPEC, ChessDuelOptions, State, points
@@ -191,10 +191,19 @@ def test_an_engine_given_by_path_plays_black(engine: Path) -> None:
     assert game.apply(at(FIRST), "e4") == done
 
 
-def test_an_engine_that_is_not_there_is_a_failed_service() -> None:
-    options = ChessDuelOptions(opponent="/nowhere/engine")
-    game = SPEC.setup(options, Phase.EVALUATION).game
-    with pytest.raises(ServiceError, match="/nowhere/engine"):
+def test_an_engine_that_is_not_there_is_a_wrong_option() -> None:
+    options = ChessDuelOptions(opponent="no-such-engine")
+    with pytest.raises(ConfigError, match="got 'no-such-engine'"):
+        SPEC.setup(options, Phase.EVALUATION)
+
+
+@pytest.mark.parametrize("does", ["raise SystemExit(3)", "print('bestmove h1h1')"])
+def test_an_engine_that_fails_is_a_failed_service(tmp_path: Path, does: str) -> None:
+    path = tmp_path / "engine"
+    path.write_text(f"#!{sys.executable}\n{does}\n")
+    path.chmod(0o755)
+    game = SPEC.setup(ChessDuelOptions(opponent=str(path)), Phase.EVALUATION).game
+    with pytest.raises(ServiceError, match="failed"):
         game.apply(at(FIRST), "e4")
 
 

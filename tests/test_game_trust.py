@@ -279,10 +279,10 @@ def test_a_strategy_gets_exactly_what_table_7g_says(name: str, column: int) -> N
 
 
 def test_the_contrarian_strategy_is_mediocre() -> None:
-    """Against coins it mostly plays as at random; worked out over the seven others exactly."""
+    """Worked by hand: 30, 11, -9, -5, 14, 11 and 18 points against those that draw nothing."""
     choose = PLAYBOOK.strategies["contrarian"]
     values = [_played_value(name, choose) for name in OPPONENTS if name != "random"]
-    assert 8 < (sum(values) + 10) / len(OPPONENTS) < 12
+    assert values == [30, 11, -9, -5, 14, 11, 18]
 
 
 @given(seed=SEEDS, phase=PHASES, name=st.sampled_from(sorted(PLAYBOOK.strategies)))

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from s3gym.errors import ConfigError, MemoryFailure
-from s3gym.memory._fitting import fit, joined_tokens
 from s3gym.memory.adapters import from_functions, langgraph_memory, mem0_memory
 from s3gym.memory.filtered import Filtered, filtered
+from s3gym.memory.fitting import bare_tokens, fit, joined_tokens
 from s3gym.memory.history import HistoryMemory
 from s3gym.memory.layered import Layered, layered
 from s3gym.memory.none import NoMemory
@@ -176,7 +176,9 @@ def test_text_is_cut_at_line_starts_within_its_budget(text: str, limit: int, nam
 @settings(deadline=None, max_examples=200)
 def test_a_separator_is_counted_as_it_joins(text: str, name: str) -> None:
     counter = token_counter(name)
-    assert joined_tokens(text, counter.count(text), "\n\n", counter) == counter.count(text + "\n\n")
+    alone, joined = counter.count(text), counter.count(text + "\n\n")
+    assert joined_tokens(text, alone, "\n\n", counter) == joined
+    assert bare_tokens(text, joined, "\n\n", counter) == alone
 
 
 class FakeMem0:

@@ -37,7 +37,7 @@ def test_the_papers_layout() -> None:
 
 def test_the_first_turn_without_memory_has_no_empty_message() -> None:
     for layout in ("paper", "cached"):
-        messages = turn(0, "").messages(layout)  # type: ignore[arg-type] # literals in a loop
+        messages = turn(0, "").messages(layout)
         assert [message.role for message in messages] == ["system", "user"]
         assert all(message.content for message in messages)
 

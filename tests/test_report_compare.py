@@ -8,15 +8,18 @@ from made_store import make_store
 from rich.console import Console
 
 from s3gym.errors import ConfigError, StoreError
-from s3gym.metrics import spearman
+from s3gym.metrics import repeats_needed, spearman
 from s3gym.report import (
+    GameFacts,
     build_report,
     compare,
     load_side,
     load_store,
     paper_rows,
     paper_tables,
+    power_rows,
     print_comparison,
+    print_power,
     select,
 )
 
@@ -95,6 +98,27 @@ def test_the_papers_rows_stand_below_ones_own(store: Path) -> None:
     assert [(r.game, r.published) for r in rows[:2]] == [("snake", False), ("snake", True)]
     gpt = next(r for r in rows if r.who == "GPT-5.5" and r.game == "trust")
     assert (gpt.pathway, gpt.avg, gpt.auc_plus) == ("history", 7.848, 164.411)
+
+
+def test_the_repeats_needed_follow_from_the_spread_that_was_seen(store: Path) -> None:
+    facts = {"trust": GameFacts(random=0, reference=10, ceiling=20, reward_range=(0, 3))}
+    rows = {row.game: row for row in power_rows(build_report([load_store(store)], facts))}
+    trust = rows["trust"]
+    assert [share for _, share, _ in trust.needed] == [0.05, 0.1, 0.25, 0.5]
+    for effect, _, repeats in trust.needed:
+        assert repeats == repeats_needed(trust.sd, effect)
+    assert [share for _, share, _ in rows["snake"].needed] == [None]
+    out = io.StringIO()
+    print_power(list(rows.values()), Console(file=out, width=80))
+    assert "50\xa0%" in out.getvalue()
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
+def test_without_repeats_the_power_is_not_guessed(store: Path) -> None:
+    one = select(load_store(store), "trust/strategist/none")
+    out = io.StringIO()
+    print_power(power_rows(build_report([one])), Console(file=out, width=200))
+    assert "run a few first" in out.getvalue()
 
 
 def wins(metric: str, game: str) -> tuple[int, int, int]:

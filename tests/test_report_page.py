@@ -20,10 +20,12 @@ from s3gym.report import (
     build_report,
     load_episode,
     load_store,
+    open_episodes,
     paper_rows,
     print_table,
     to_html,
     visible,
+    write_site,
 )
 from s3gym.report.charts import DARK, LIGHT, ticks
 
@@ -158,6 +160,31 @@ def test_a_page_without_episodes_needs_no_script(report: Report) -> None:
     text = to_html(report)
     assert "<script>" not in text
     assert 'id="episodes"' not in text
+
+
+def test_a_folder_gets_a_page_per_study_with_every_episode(store: Path, tmp_path: Path) -> None:
+    record = load_store(store)
+    few = replace(record, studies=record.studies[:2])
+    report = build_report([few], FACTS)
+    with open_episodes([few]) as episode:
+        written = write_site(report, [few], tmp_path / "site", episode=episode)
+    assert len(written) == 3
+    index = written[0].read_text()
+    for path, study in zip(written[1:], few.studies, strict=True):
+        assert f'href="{path.name}"' in index
+        text = path.read_text()
+        assert text.count('<details class="episode">') == 6 + 6
+        assert f"<title>{study.id}</title>" in text
+        assert ALERT not in text
+        checker = Checker()
+        checker.feed(text)
+        assert checker.wrong == []
+        assert checker.links == ["index.html"]
+
+
+def test_the_command_that_made_the_store_can_be_typed_again(report: Report) -> None:
+    made = {"": {"command": ["s3gym", "run", "--set", "a b"], "path": "x.db"}}
+    assert "s3gym run --set &#39;a b&#39;" in to_html(replace(report, provenance=made))
 
 
 def test_an_empty_report_is_a_page_too() -> None:

@@ -105,6 +105,9 @@ def _check_schedule(db: sqlite3.Connection, audit: Audit) -> None:
     told: set[str] = set()
     for study, spec in db.execute("SELECT id, spec FROM studies ORDER BY id"):
         audit.count("schedule")
+        oracle = json.loads(spec).get("oracle")
+        if oracle:
+            audit.warn("schedule", f"studies {study}", f"outside the protocol: oracle {oracle}")
         given = json.loads(spec)["schedule"]
         changes = ", ".join(
             f"{key} {given.get(key)} (paper: {paper[key]})"

@@ -10,7 +10,7 @@ from s3gym.agents.answers import AnswerScore, JsonContract
 from s3gym.agents.chat_names import chat_model, is_chat_name
 from s3gym.agents.replay_chat import ReplayChat
 from s3gym.api import Sweep
-from s3gym.budget import Budget
+from s3gym.budget import Budget, RecordedChat
 from s3gym.catalog import find_game, model_part
 from s3gym.config import ModelConfig, RunConfig
 from s3gym.contracts.chat import ChatModel, Reply
@@ -65,6 +65,7 @@ def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False
         options={find_game(name).name: values for name, values in config.games.items()},
         limits=meter,
         at_most=config.jobs,
+        oracle=config.oracle,
         settings={"model": settings} if settings else {},
     )
     return Wiring(sweep=sweep, meter=meter)
@@ -127,10 +128,11 @@ def _budget(config: RunConfig) -> Budget:
         max_usd=caps.usd,
         max_tokens=None if caps.tokens is None else int(caps.tokens),
         max_hours=caps.hours,
+        prices=caps.prices,
     )
 
 
-def charge_recorded(meter: Meter, store: Path) -> None:
+def charge_recorded(meter: Meter, store: Path, base_url: str | None) -> None:
     """Count what a store's calls cost already, so that a resumed run keeps its budget."""
     db = file.open_learner(store)
     try:
@@ -142,7 +144,9 @@ def charge_recorded(meter: Meter, store: Path) -> None:
                 output_tokens=tokens[2],
                 reasoning_tokens=tokens[3],
             )
-            meter.budget.charge(_Named(name), Reply(text="", usage=usage, model=model))
+            meter.budget.charge(
+                RecordedChat(name, base_url), Reply(text="", usage=usage, model=model)
+            )
     finally:
         db.close()
 
@@ -152,17 +156,6 @@ def _recorded_usage(db: sqlite3.Connection) -> sqlite3.Cursor:
         "SELECT chat, model, input_tokens, cached_tokens, output_tokens, reasoning_tokens "
         "FROM calls ORDER BY study, place, step, purpose, attempt"
     )
-
-
-class _Named:
-    """Stands for a recorded chat model where only its name counts."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    async def complete(self, *messages: object, **settings: object) -> Reply:
-        """Refuse: a recorded call is never sent again."""
-        raise NotImplementedError
 
 
 def find_own_modules() -> None:

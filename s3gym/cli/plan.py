@@ -5,11 +5,15 @@ from typing import Any
 
 import click
 
-from s3gym.cli.console import say
+from s3gym.cli.console import console, say
 from s3gym.cli.parts import wire
+from s3gym.cli.report import facts
 from s3gym.cli.run import given_options, part_options
 from s3gym.config import read_config
 from s3gym.records import Phase
+from s3gym.report.build import build_report
+from s3gym.report.load import load_stores
+from s3gym.report.power import power_rows, print_power
 from s3gym.schedule import SCHEDULES
 
 
@@ -19,12 +23,28 @@ from s3gym.schedule import SCHEDULES
 @click.option("--seed", type=int)
 @click.option("--repeats", type=int, help="Studies per cell (default 3).")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option(
+    "--power",
+    "finished",
+    type=click.Path(path_type=Path),
+    metavar="STORE",
+    help="How many repeats find which effect, from the spread in a finished store.",
+)
 @part_options
 def plan_command(
-    study_file: Path | None, overrides: tuple[str, ...], *, quiet: bool, **given: Any
+    study_file: Path | None,
+    overrides: tuple[str, ...],
+    finished: Path | None,
+    *,
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Show the most episodes, decisions and prompt tokens that each study may take."""
     given.pop("replay")
+    if finished is not None:
+        records = load_stores([finished])
+        print_power(power_rows(build_report(records, facts(records))), console())
+        return
     plans = wire(
         read_config(study_file, given_options(given), overrides), offline=True
     ).sweep.plans()

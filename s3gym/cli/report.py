@@ -1,12 +1,14 @@
 """``s3gym report`` and ``s3gym compare``: what came out, and how sure that is."""
 
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
+from s3gym.agents.chat_names import is_chat_name
 from s3gym.audit import audit_store
-from s3gym.budget import usd
+from s3gym.budget import RecordedChat, usd
 from s3gym.catalog import find_game, pictures
 from s3gym.cli.console import console, say
 from s3gym.cli.parts import find_own_modules
@@ -20,7 +22,9 @@ from s3gym.report.page import to_html
 from s3gym.report.paper import PaperRow, paper_rows
 from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
 from s3gym.report.schema import Report
+from s3gym.report.site import write_site
 from s3gym.report.table import print_paper, print_table
+from s3gym.store import file
 
 File = click.Path(path_type=Path, dir_okay=False)
 Folder = click.Path(path_type=Path, file_okay=False)
@@ -29,7 +33,12 @@ Folder = click.Path(path_type=Path, file_okay=False)
 @click.command("report")
 @click.argument("stores", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "json_file", type=File, help="Write everything as JSON.")
-@click.option("--html", "html_file", type=File, help="Write one self-contained page.")
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(),
+    help="Write one self-contained page; a folder (or NAME/) gets a page per study too.",
+)
 @click.option("--csv", "csv_folder", type=Folder, help="Write the tables as CSV files.")
 @click.option("--svg", "svg_folder", type=Folder, help="Write the figures as SVG files.")
 @click.option("--paper", is_flag=True, help="Put the paper's published rows beside yours.")
@@ -38,7 +47,7 @@ Folder = click.Path(path_type=Path, file_okay=False)
 def report_command(
     stores: tuple[Path, ...],
     json_file: Path | None,
-    html_file: Path | None,
+    html_file: str | None,
     csv_folder: Path | None,
     svg_folder: Path | None,
     game: tuple[str, ...],
@@ -48,7 +57,7 @@ def report_command(
 ) -> None:
     """Show the metrics of stores with their uncertainty."""
     records = load_stores(stores)
-    report = build_report(records, facts(records, game), price=price)
+    report = build_report(records, facts(records, game), price=pricing(stores))
     rows = paper_rows(report) if paper else []
     if not quiet:
         print_table(report, console())
@@ -61,7 +70,7 @@ def report_command(
     if svg_folder is not None:
         write_svg(report, svg_folder)
     if html_file is not None:
-        write_text(html_file, _page(report, records, stores, rows))
+        _write_page(report, records, stores, rows, html_file)
         if not quiet:
             say(f"wrote {html_file}")
 
@@ -87,39 +96,61 @@ def _built_in(name: str) -> GameSpec | None:
         return None
 
 
-def price(usage: ModelUsage) -> float | None:
-    """Return US dollars of some usage, ``None`` when the price is not known."""
-    return usd(_Named(usage.chat), usage.usage, served=usage.model)
+def pricing(stores: tuple[Path, ...]) -> Callable[[ModelUsage], float | None]:
+    """Return what prices the usage in stores; ``None`` where the price is not known.
+
+    A model has its provider's listed price only where the store says that it was called at the
+    provider's address: one at home may have the same name.
+    """
+    addresses: dict[str, set[str | None]] = {}
+    for store in stores:
+        for name, address in _addresses(store):
+            addresses.setdefault(name, set()).add(address)
+
+    def price(usage: ModelUsage) -> float | None:
+        known = addresses.get(usage.chat.partition(" ")[0], set())
+        address = next(iter(known)) if len(known) == 1 else "unknown"
+        return usd(RecordedChat(usage.chat, address), usage.usage, served=usage.model)
+
+    return price
 
 
-class _Named:
-    """Stands for a recorded chat model where only its name counts."""
+def _addresses(store: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield (name, base URL) of the chat models that a store's run was given by name."""
+    db = file.open_reader(store)
+    try:
+        specs = [json.loads(row[0]) for row in db.execute("SELECT DISTINCT spec FROM studies")]
+    finally:
+        db.close()
+    for spec in specs:
+        model = json.loads(spec["settings"]).get("model", {})
+        for name in (spec["agent"]["origin"], model.get("memory_model")):
+            if name and is_chat_name(name):
+                yield name, model.get("base_url")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
 
-    async def complete(self, *messages: object, **settings: object) -> Any:
-        """Refuse: a recorded call is never sent again."""
-        raise NotImplementedError
-
-
-def _page(
-    report: Report, records: list[StoreRecord], stores: tuple[Path, ...], rows: list[PaperRow]
-) -> str:
-    games = sorted({study.game for record in records for study in record.studies})
+def _write_page(
+    report: Report,
+    records: list[StoreRecord],
+    stores: tuple[Path, ...],
+    rows: list[PaperRow],
+    target: str,
+) -> None:
+    drawn = pictures(sorted({study.game for record in records for study in record.studies}))
     found = []
     for path in stores:
         audit = audit_store(path, _built_in)
         faults = sum(finding.level == "fail" for finding in audit.findings)
         found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
+    said = "; ".join(found)
     with open_episodes(records) as episode:
-        return to_html(
-            report,
-            episode=episode,
-            pictures=pictures(games),
-            paper=rows,
-            audit="; ".join(found),
-        )
+        if Path(target).is_dir() or target.endswith("/"):
+            write_site(
+                report, records, target, episode=episode, pictures=drawn, paper=rows, audit=said
+            )
+        else:
+            page = to_html(report, episode=episode, pictures=drawn, paper=rows, audit=said)
+            write_text(Path(target), page)
 
 
 @click.command("compare")

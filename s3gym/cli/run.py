@@ -18,6 +18,7 @@ from s3gym.cli.parts import Wiring, charge_recorded, wire
 from s3gym.cli.progress import Watcher
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
+from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
 from s3gym.store.verdicts import VerdictLog
@@ -62,6 +63,11 @@ def part_options(command: Command) -> Command:
 @click.option("--repeats", type=int, help="Studies per cell (default 3).")
 @click.option("--store", help="File to write.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option(
+    "--oracle",
+    type=click.Choice(ORACLES),
+    help="Perfect judging or exploring, for comparison: outside the protocol.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would run, and stop.")
 @part_options
 def run_command(
@@ -134,7 +140,7 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay)
-    charge_recorded(wiring.meter, store)
+    charge_recorded(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
     _finish(wiring, watcher, wiring.sweep.resume)
 
@@ -158,6 +164,7 @@ def recorded_config(store: Path) -> dict[str, Any]:
         "repeats": max(row[3] for row in rows) + 1,
         "schedule": Schedule(**first["schedule"]),
         "games": {row[0]: json.loads(row[4])["options"] for row in rows},
+        "oracle": first.get("oracle"),
         **json.loads(first["settings"]),
     }
 

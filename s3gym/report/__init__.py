@@ -15,11 +15,13 @@ from s3gym.report.load import (
     open_episodes,
     select,
 )
-from s3gym.report.page import to_html
+from s3gym.report.page import study_page, to_html
 from s3gym.report.paper import CAVEATS, PaperRow, paper_rows, paper_tables
+from s3gym.report.power import PowerRow, power_rows, print_power
 from s3gym.report.records import GameFacts, ModelUsage, ShownEpisode, StoreRecord, StudyRecord
 from s3gym.report.safe import visible
 from s3gym.report.schema import Report
+from s3gym.report.site import write_site
 from s3gym.report.table import print_paper, print_table
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "ModelUsage",
     "PairRow",
     "PaperRow",
+    "PowerRow",
     "Report",
     "ShownEpisode",
     "StoreRecord",
@@ -44,15 +47,19 @@ __all__ = [
     "open_episodes",
     "paper_rows",
     "paper_tables",
+    "power_rows",
     "print_comparison",
     "print_paper",
+    "print_power",
     "print_table",
     "select",
+    "study_page",
     "tables",
     "to_html",
     "to_json",
     "visible",
     "write_csv",
+    "write_site",
     "write_svg",
     "write_text",
 ]

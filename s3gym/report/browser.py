@@ -16,6 +16,15 @@ Source = Callable[[str, str], ShownEpisode]
 LEAST_BYTES = 6_000
 
 
+class Pick(NamedTuple):
+    """An episode to show, and what it stands for (``best``, ``exploration``, ...)."""
+
+    store: str
+    study: str
+    kind: str
+    episode: str
+
+
 class Shown(NamedTuple):
     """An episode, the function that draws it, and whether it comes first when room is short."""
 
@@ -96,14 +105,14 @@ def _draw(observation: str, picture: Picture | None) -> str | None:
     return None if svg is None else data_address(svg)
 
 
-def chosen(report: Report) -> list[tuple[str, str, str, str]]:
-    """Return (store, study, kind, episode id) of every pick; an episode is shown once."""
-    found = []
+def chosen(report: Report) -> list[Pick]:
+    """Return the episodes that the report picked; each is shown once."""
+    found: list[Pick] = []
     for row in report.picks:
         kinds: dict[str, list[str]] = {}
         for kind, episode in row.episodes.items():
             kinds.setdefault(episode, []).append(kind)
-        found += [(row.store, row.study, " and ".join(kinds[e]), e) for e in kinds]
+        found += [Pick(row.store, row.study, " and ".join(kinds[e]), e) for e in kinds]
     return found
 
 

@@ -47,6 +47,7 @@ def build_report(
     """
     known = facts or {}
     studies = [study for store in stores for study in store.studies]
+    oracles = {study.store: study.oracle for study in studies if study.oracle}
     arms = by.by_arm(studies)
     pooled = by.pooled_starts(arms)
     rows = {
@@ -86,7 +87,18 @@ def build_report(
             )
         },
         roots={label: store.root for label, store in _labelled(stores)},
-        warnings=[*warnings(study_rows, compared), *isolation_warnings(studies)],
+        oracles=oracles,
+        warnings=[
+            f"OUTSIDE THE PROTOCOL: in [{label}] "
+            + (
+                "memory saw the verifier's rewards"
+                if kind == "judge"
+                else "a reference player explored"
+            )
+            for label, kind in oracles.items()
+        ]
+        + warnings(study_rows, compared)
+        + isolation_warnings(studies),
         timings=_timings(stores),
         provenance={
             label: {**store.provenance, "path": store.path} for label, store in _labelled(stores)

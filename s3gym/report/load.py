@@ -256,7 +256,8 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
         found.append(
             StudyRecord(
                 id=study,
-                store=label,
+                store=_label(label, spec.get("oracle", "")),
+                oracle=spec.get("oracle", ""),
                 game=game,
                 game_version=version,
                 agent=agent,
@@ -282,6 +283,11 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
             )
         )
     return tuple(found)
+
+
+def _label(store: str, oracle: str) -> str:
+    """Return a study's store label: an oracle is named wherever the study is."""
+    return ", ".join(part for part in (store, f"oracle {oracle}" if oracle else "") if part)
 
 
 def _mark(text: str) -> bytes:

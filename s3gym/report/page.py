@@ -5,6 +5,7 @@ Everything that an agent, a model, a game or a memory wrote is data: each value 
 and the page's security policy admits one script by its hash.
 """
 
+import shlex
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -19,11 +20,12 @@ from s3gym.report import browser, charts, words
 from s3gym.report.browser import Frame, Picture, Source
 from s3gym.report.build import answers, name_of
 from s3gym.report.paper import CAVEATS, PaperRow
-from s3gym.report.records import ShownEpisode
+from s3gym.report.records import ShownEpisode, StudyRecord
 from s3gym.report.safe import visible
 from s3gym.report.schema import ArmRow, ComparisonRow, Report
 
 EPISODE_BYTES = 6_000_000
+STUDY_BYTES = 20_000_000
 SHOWN_CHARACTERS = 1500
 
 
@@ -40,7 +42,9 @@ def _shown(value: Any) -> Any:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=DictLoader({name: _file(name) for name in ("page.html", "episode.html")}),
+        loader=DictLoader(
+            {name: _file(name) for name in ("page.html", "episode.html", "study.html")}
+        ),
         autoescape=True,
         finalize=_shown,
         undefined=StrictUndefined,
@@ -54,6 +58,7 @@ def _environment() -> Environment:
         interval=words.interval,
         spread=words.spread,
         missing=words.MISSING,
+        command=_command,
         shorten=lambda text: visible(text, SHOWN_CHARACTERS),
     )
     return environment
@@ -66,6 +71,7 @@ def to_html(
     pictures: Mapping[str, Picture] | None = None,
     paper: Sequence[PaperRow] = (),
     audit: str = "",
+    links: Mapping[tuple[str, str], str] | None = None,
     episode_bytes: int = EPISODE_BYTES,
 ) -> str:
     """Return the page.
@@ -76,20 +82,18 @@ def to_html(
         pictures: Game -> function that draws an observation text as SVG.
         paper: Published rows to put beside the user's, see ``paper_rows``.
         audit: What an audit of the store found, in a sentence.
+        links: (label of the store, study) -> address of a page with all its episodes.
         episode_bytes: About how much the episodes may take of the page.
     """
-    script = Markup(_file("page.js"))  # ours
-    digest = b64encode(sha256(script.encode()).digest()).decode()
     studies = _studies(report, episode, pictures, episode_bytes) if episode else []
+    if links:
+        studies = [entry | {"link": links.get(entry["key"], "")} for entry in studies]
     games = sorted({row.game for row in report.arms})
     page = _environment().get_template("page.html")
     return page.render(
         report=report,
         title=", ".join(games) or "no study",
-        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
-        style=Markup(_file("page.css") + charts.STYLE),  # ours
-        script=script,
+        **_frame(),
         n_steps=sum(row.n_exploration_steps for row in report.studies),
         sections=_sections(report, bool(studies)),
         answers=answers(report.arms, report.comparisons, report.judging),
@@ -104,6 +108,47 @@ def to_html(
         paper=paper,
         caveats=CAVEATS,
         audit=audit,
+    )
+
+
+def _frame() -> dict[str, Any]:
+    """Return what every page brings along: style, script and the policy that admits it."""
+    script = Markup(_file("page.js"))  # ours
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    return {
+        "policy": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+        "style": Markup(_file("page.css") + charts.STYLE),  # ours
+        "script": script,
+    }
+
+
+def _command(value: object) -> str:
+    """Return a recorded command line as it can be typed."""
+    return shlex.join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def study_page(
+    study: StudyRecord, episode: Source, pictures: Mapping[str, Picture] | None = None
+) -> str:
+    """Return a page with all finished episodes of a study, exploration first.
+
+    Args:
+        study: Which one.
+        episode: Reads an episode, (label of its store, id).
+        pictures: Game -> function that draws an observation text as SVG.
+    """
+    rows = [(row, "exploration") for row in study.exploration]
+    rows += [(row, f"evaluation at {row.place}") for row in study.evaluation]
+    picks = [browser.Pick(study.store, study.id, kind, row.id) for row, kind in rows]
+    return (
+        _environment()
+        .get_template("study.html")
+        .render(
+            name=f"{study.id} [{study.store}]" if study.store else study.id,
+            episodes=_rendered(picks, episode, pictures, STUDY_BYTES),
+            **_frame(),
+        )
     )
 
 
@@ -157,32 +202,47 @@ def _studies(
     report: Report, episode: Source, pictures: Mapping[str, Picture] | None, limit: int
 ) -> list[dict[str, Any]]:
     """Return the episode browser: study -> rendered episodes."""
+    picks = browser.chosen(report)
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for pick, entry in zip(picks, _rendered(picks, episode, pictures, limit), strict=True):
+        found.setdefault(pick[:2], []).append(entry)
+    return [
+        {
+            "key": (store, study),
+            "name": f"{study} [{store}]" if store else study,
+            "episodes": episodes,
+            "link": "",
+        }
+        for (store, study), episodes in found.items()
+    ]
+
+
+def _rendered(
+    picks: Sequence[browser.Pick],
+    episode: Source,
+    pictures: Mapping[str, Picture] | None,
+    limit: int,
+) -> list[dict[str, Any]]:
     template = _environment().get_template("episode.html")
 
     def render(shown: ShownEpisode, frames: list[Frame]) -> str:
         return template.render(frames=frames, closing=shown.closing)
 
-    picks = browser.chosen(report)
     shown = [
         browser.Shown(
-            episode(store, name), browser.picture_of(pictures, study), kind.startswith("best")
+            episode(pick.store, pick.episode),
+            browser.picture_of(pictures, pick.study),
+            pick.kind.startswith("best"),
         )
-        for store, study, kind, name in picks
+        for pick in picks
     ]
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for (store, study, kind, name), one, html in zip(
-        picks, shown, browser.fitted(shown, limit, render), strict=True
-    ):
-        found.setdefault((store, study), []).append(
-            {
-                "kind": kind,
-                "id": name.removeprefix(f"{study}/"),
-                "score": one.episode.score,
-                "n_steps": len(one.episode.steps),
-                "html": Markup(html),  # rendered and escaped by our template
-            }
-        )
     return [
-        {"name": f"{study} [{store}]" if store else study, "episodes": episodes}
-        for (store, study), episodes in found.items()
+        {
+            "kind": pick.kind,
+            "id": pick.episode.removeprefix(f"{pick.study}/"),
+            "score": one.episode.score,
+            "n_steps": len(one.episode.steps),
+            "html": Markup(html),  # rendered and escaped by our template
+        }
+        for pick, one, html in zip(picks, shown, browser.fitted(shown, limit, render), strict=True)
     ]

@@ -89,7 +89,9 @@ class StudyRecord:
 
     Attributes:
         id: For example ``trust/strategist/history/r0``.
-        store: Label of its store where several are reported on together, else ``""``.
+        store: Label of its store where several are reported on together, else ``""``; an
+            oracle's name is part of it.
+        oracle: ``judge`` or ``explorer`` for studies outside the protocol, else ``""``.
         status: ``pending``, ``running``, ``paused``, ``failed`` or ``done``.
         note: Why it paused or failed.
         options: The game's switches.
@@ -131,6 +133,7 @@ class StudyRecord:
     usage: tuple[ModelUsage, ...] = ()
     root: str | None = None
     not_provable: tuple[str, ...] = ()
+    oracle: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,7 +247,8 @@ class PickRow:
 class Report:
     """Everything that a report says.
 
-    Between equal runs ``timings`` and ``provenance`` alone differ.
+    Between equal runs ``timings`` and ``provenance`` alone differ. ``oracles`` maps the label of
+    a store outside the protocol to its oracle.
     """
 
     summary: list[str]
@@ -264,6 +265,7 @@ class Report:
     picks: list[PickRow]
     anchors: Mapping[str, Mapping[str, float]]
     roots: Mapping[str, str | None]
+    oracles: Mapping[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     timings: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)

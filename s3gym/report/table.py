@@ -25,7 +25,8 @@ def print_table(report: Report, console: Console) -> None:
     for sentence in report.summary:
         _say(console, one_line(sentence, 2000), bold=True)
     for warning in report.warnings:
-        _say(console, f"! {one_line(warning)}", tone="yellow")
+        outside = warning.startswith("OUTSIDE")
+        _say(console, f"! {one_line(warning)}", tone="red" if outside else "yellow")
     if not report.arms:
         _say(console, "The store holds no study.")
         return

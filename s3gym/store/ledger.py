@@ -14,17 +14,16 @@ from s3gym.contracts.chat import Finish, Reply
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import StoreError
 from s3gym.records import (
-    Decision,
     Episode,
     Message,
     Observation,
     Phase,
     Recollection,
-    Status,
     Step,
     Usage,
 )
 from s3gym.store.chain import canonical, digest, link
+from s3gym.store.steps import step_of, step_row
 
 REPLY_COLUMNS = (
     "request_hash, reply, finish, model, request_id, input_tokens, cached_tokens, output_tokens, "
@@ -71,40 +70,6 @@ class RecordedStep:
     step: Step
     recollection: str
     hash: str
-
-
-def _usage_text(usage: Usage) -> str:
-    if not usage.calls:
-        return "{}"
-    return canonical(
-        {
-            "calls": usage.calls,
-            "input_tokens": usage.input_tokens,
-            "cached_tokens": usage.cached_tokens,
-            "output_tokens": usage.output_tokens,
-            "reasoning_tokens": usage.reasoning_tokens,
-        }
-    )
-
-
-def step_row(episode: str, step: Step, recollection: str) -> tuple[Any, ...]:
-    """Return the hashed columns of a step, in the table's order."""
-    decision, outcome = step.decision, step.outcome
-    return (
-        episode,
-        step.index,
-        decision.action,
-        decision.self_score,
-        decision.note,
-        decision.status,
-        canonical(decision.repairs) if decision.repairs else "[]",
-        decision.raw,
-        _usage_text(decision.usage),
-        recollection,
-        outcome.text,
-        outcome.feedback,
-        int(outcome.done),
-    )
 
 
 class Ledger:
@@ -217,7 +182,7 @@ class Ledger:
         for row in self._db.execute(
             "SELECT * FROM steps WHERE episode = ? ORDER BY idx", (episode,)
         ):
-            step = _step(row, observation)
+            step = step_of(row, observation)
             recorded.append(RecordedStep(step=step, recollection=row[9], hash=row[13]))
             observation = step.outcome
         return recorded
@@ -372,24 +337,6 @@ def message_hash(message: Message) -> str:
 def request_hash(chat: str, messages: Sequence[Message], max_tokens: int, seed: int | None) -> str:
     """Return the hash of everything that was asked of a model."""
     return digest(chat, max_tokens, seed, [message_hash(message) for message in messages])
-
-
-def _step(row: Sequence[Any], observation: Observation) -> Step:
-    usage = json.loads(row[8])
-    return Step(
-        index=row[1],
-        observation=observation,
-        decision=Decision(
-            action=row[2],
-            self_score=row[3],
-            note=row[4],
-            status=cast(Status, row[5]),
-            repairs=tuple(json.loads(row[6])),
-            raw=row[7],
-            usage=Usage(**usage),
-        ),
-        outcome=Observation(text=row[10], feedback=row[11], done=bool(row[12])),
-    )
 
 
 def _reply(row: Sequence[Any]) -> Reply:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from s3gym.contracts.chat import TokenCounter
 
 BLOCK_STARTS = re.compile(r"(?<=\n)(?=\S)")
+WINDOW = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,18 @@ def joined_tokens(text: str, tokens: int, separator: str, counter: TokenCounter)
         separator: Line ends.
         counter: Counted the text.
     """
-    start = max((match.start() for match in BLOCK_STARTS.finditer(text[-4000:])), default=-1)
-    last = text[-4000:][start:] if start >= 0 else text
+    last = last_block(text)
     return tokens - counter.count(last) + counter.count(last + separator)
+
+
+def bare_tokens(text: str, joined: int, separator: str, counter: TokenCounter) -> int:
+    """Return the size of ``text``, given that of ``text + separator``; see ``joined_tokens``."""
+    last = last_block(text)
+    return joined - counter.count(last + separator) + counter.count(last)
+
+
+def last_block(text: str) -> str:
+    """Return the end of a text, from the last line that starts with a visible character."""
+    end = text[-WINDOW:]
+    start = max((match.start() for match in BLOCK_STARTS.finditer(end)), default=-1)
+    return end[start:] if start >= 0 else text

@@ -22,7 +22,7 @@ from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.oracle import ORACLES, Oracle
-from s3gym.parts import AgentPart, MemoryPart
+from s3gym.parts import AgentPart, MemoryPart, close_part
 from s3gym.provenance import provenance
 from s3gym.proxy.server import Serving, listening
 from s3gym.proxy.turns import Turns
@@ -31,7 +31,7 @@ from s3gym.seeds import SEED_BITS, SeedPlan, derive
 from s3gym.store import file
 from s3gym.store.store import Store
 from s3gym.store.verdicts import VerdictLog, store_root
-from s3gym.study import Event, StudyPlan, close_part
+from s3gym.study import Event, StudyPlan
 from s3gym.sweep import SIDE_BY_SIDE, Outcome, add_studies, run_sweep
 from s3gym.tokens import token_counter
 

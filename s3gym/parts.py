@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-import anyio.to_thread
+import anyio
 
 from s3gym.contracts.agent import ActFunction, Agent, Answer, Forkable
 from s3gym.contracts.chat import ChatModel
@@ -13,6 +13,8 @@ from s3gym.contracts.memory import Memory
 from s3gym.errors import ConfigError, PluginError
 from s3gym.records import Episode, Turn
 from s3gym.text import shorten
+
+CLOSE_SECONDS = 5.0
 
 
 class FunctionAgent:
@@ -231,3 +233,14 @@ def part_name(part: object) -> str:
     raw = getattr(part, "name", None) or getattr(part, "__name__", None) or type(part).__name__
     text = "".join(letter if letter.isalnum() or letter in "_-." else "-" for letter in str(raw))
     return text.strip("-") or "unnamed"
+
+
+async def close_part(part: object) -> None:
+    """Close what can be closed, within a few seconds, cancelled or not."""
+    close = getattr(part, "aclose", None)
+    if close is None:
+        return
+    with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+        answer = close()
+        if inspect.isawaitable(answer):
+            await answer

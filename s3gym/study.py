@@ -5,12 +5,11 @@ of a checkpoint runs on a frozen view beside the exploration that follows. Runni
 are one path: what the store already has is loaded instead of played.
 """
 
-import inspect
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,7 +29,8 @@ from s3gym.errors import (
     first_of,
 )
 from s3gym.oracle import Oracle, with_rewards
-from s3gym.parts import AgentPart, MemoryPart, owns_memory
+from s3gym.owners import forks_of, own_agent
+from s3gym.parts import AgentPart, MemoryPart, close_part
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
 from s3gym.schedule import Schedule
@@ -41,7 +41,6 @@ from s3gym.store.ledger import EpisodeRow
 from s3gym.store.store import Store
 
 log = logging.getLogger("s3gym")
-CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +213,9 @@ class _Study:
             self._note_not_isolated()
         beside = isolated and plan.agent.isolated and not plan.agent.serial
         try:
-            self.owner = await self._own_agent()
+            self.owner = await own_agent(
+                plan.agent, plan.id, plan.schedule.memory_seconds, must_learn=plan.memory.own
+            )
             for ordinal in range(plan.schedule.exploration_episodes + 1):
                 if self.spent is not None or self.refused is not None:
                     return
@@ -278,36 +279,9 @@ class _Study:
         with self.store.transaction():
             self.store.ledger.add_memory_version(self.plan.id, 0, snapshot)
 
-    async def _own_agent(self) -> Forkable | None:
-        """Return the agent of this study alone that owns its memory, if it owns one.
-
-        An instance serves several studies, so each gets a fork that learns in its place.
-        """
-        part, seconds = self.plan.agent, self.plan.schedule.memory_seconds
-        if part.forkable is not None:
-            own: object = await guarded(self._agent_label, "fork", part.forkable.fork, seconds)
-            if owns_memory(own):
-                return cast(Forkable, own)
-            part.claim(self.plan.id)
-            return part.forkable
-        if part.makes_forkable is not False:
-            with plugin_boundary(self._agent_label, "its construction"):
-                own = part.make()
-            if owns_memory(own):
-                return cast(Forkable, own)
-            await close_part(own)
-        if self.plan.memory.own and part.learn is None:
-            raise PluginError(f"{self._agent_label} has no memory of its own: no fork and learn")
-        return None
-
     async def _forks(self, n: int) -> list[Agent]:
-        """Return throw-away copies of an agent that owns its memory; empty for all others."""
-        if self.owner is None:
-            return []
         seconds = self.plan.schedule.memory_seconds
-        return [
-            await guarded(self._agent_label, "fork", self.owner.fork, seconds) for _ in range(n)
-        ]
+        return await forks_of(self.owner, self._agent_label, seconds, n)
 
     async def _evaluate(
         self, checkpoint: int, reader: MemoryReader, forks: Sequence[Agent]
@@ -435,14 +409,3 @@ def plan_episode(
         act_seconds=schedule.act_seconds,
         memory_seconds=schedule.memory_seconds,
     )
-
-
-async def close_part(part: object) -> None:
-    """Close what can be closed, within a few seconds, cancelled or not."""
-    close = getattr(part, "aclose", None)
-    if close is None:
-        return
-    with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-        answer = close()
-        if inspect.isawaitable(answer):
-            await answer

@@ -6,7 +6,7 @@ from typing import Any
 
 def event(data: dict[str, Any], name: str = "") -> bytes:
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(data)}\n\n".encode()
+    return f"{head}data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
 def pieces(text: str) -> list[str]:

@@ -147,7 +147,8 @@ class Serving:
         if self._thread is not None:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(partial(self._thread.join, START_SECONDS))
-        await self._stack.__aexit__(kind, error, traceback)
+        # As if nothing was raised: else the portal would wrap it into a group.
+        await self._stack.__aexit__(None, None, None)
 
     async def _handle(self, request: Request) -> Exchange:
         """Answer in the study's loop; runs in the server's."""

@@ -18,7 +18,7 @@ import anyio
 from s3gym.broker import Limits
 from s3gym.catalog import find_agent, find_game, find_memory
 from s3gym.config import validated
-from s3gym.contracts.chat import ChatModel
+from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.oracle import ORACLES, Oracle
@@ -235,6 +235,7 @@ class Sweep:
         anthropic: str | None = None,
         port: int = 0,
         listener: socket | None = None,
+        replies: Mapping[str, Reply] | None = None,
     ) -> AsyncIterator[str]:
         """Put a proxy between the agents' apps and their models, for the runs inside.
 
@@ -248,6 +249,7 @@ class Sweep:
             anthropic: The same for the Anthropic paths.
             port: Port on loopback; 0 takes a free one.
             listener: A listening socket in place of a port.
+            replies: Recorded replies that answer all calls, by the hash of their request.
 
         Yields:
             The URL.
@@ -256,7 +258,7 @@ class Sweep:
             MissingExtraError: The server's packages are not installed.
             ConfigError: An address or an agent is wrong.
         """
-        turns, before = Turns(), self.agents
+        turns, before = Turns(replies), self.agents
         sock = listener or listening(port)
         async with Serving(turns.answer, openai=openai, anthropic=anthropic, listener=sock) as on:
             self.agents = [turns.around(find_agent(agent)) for agent in before]

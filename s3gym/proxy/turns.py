@@ -1,6 +1,6 @@
 """Which turn an app's request belongs to: one turn at a time is played behind a proxy."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -9,18 +9,26 @@ from typing import Any, cast
 import anyio
 
 from s3gym import calls
+from s3gym.agents.replay_chat import ReplayChat
 from s3gym.calls import Broker, active_broker, brokered
 from s3gym.contracts.agent import Agent, Answer, Forkable
+from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.errors import BudgetExhaustedError, ConfigError, ModelError, S3GymError, StoreError
 from s3gym.parts import AgentPart, owns_memory
 from s3gym.proxy.upstream import Request, Upstream
 from s3gym.records import Episode, Turn
+from s3gym.store.ledger import request_hash
 
 
 class Turns:
-    """Answers an app's requests through the study whose turn is being played."""
+    """Answers an app's requests through the study whose turn is being played.
 
-    def __init__(self) -> None:
+    Args:
+        replies: Recorded replies that answer in place of the servers, by request hash.
+    """
+
+    def __init__(self, replies: Mapping[str, Reply] | None = None) -> None:
+        self._replies = replies
         self._turn = anyio.Lock()
         self._broker: Broker | None = None
         self._failure: S3GymError | None = None
@@ -36,10 +44,13 @@ class Turns:
             raise ConfigError(
                 "no turn is being played: an app's calls between turns belong to no episode"
             )
+        chat: ChatModel = upstream
+        if self._replies is not None:
+            chat = ReplayChat(upstream.name, self._replies, request_hash)
         try:
             with brokered(self._broker):
                 reply = await calls.complete(
-                    upstream,
+                    chat,
                     request.messages(),
                     purpose="act",
                     layout="proxy",

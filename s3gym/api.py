@@ -5,10 +5,12 @@ Both put plans together, open the store, run, and give back a ``Result`` that re
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import anyio
@@ -16,12 +18,14 @@ import anyio
 from s3gym.broker import Limits
 from s3gym.catalog import find_agent, find_game, find_memory
 from s3gym.config import validated
-from s3gym.contracts.chat import ChatModel
+from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.oracle import ORACLES, Oracle
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.provenance import provenance
+from s3gym.proxy.server import Serving, listening
+from s3gym.proxy.turns import Turns
 from s3gym.schedule import Schedule
 from s3gym.sealed.parts import sealed_parts, sealed_plan
 from s3gym.sealed.seal import Seal, private_files
@@ -258,6 +262,46 @@ class Sweep:
             studies=tuple(plan.id for plan in plans),
         )
 
+    @asynccontextmanager
+    async def proxy(
+        self,
+        *,
+        openai: str | None = None,
+        anthropic: str | None = None,
+        port: int = 0,
+        listener: socket | None = None,
+        replies: Mapping[str, Reply] | None = None,
+    ) -> AsyncIterator[str]:
+        """Put a proxy between the agents' apps and their models, for the runs inside.
+
+        An app that calls the models at its URL is metered, limited, recorded and resumed like an
+        agent of ours, streams included. One episode is played at a time. OpenAI's SDK wants
+        ``URL/v1``, Anthropic's wants ``URL``; ``s3gym.proxy.environment(url)`` has both.
+
+        Args:
+            openai: Address of the real server behind the OpenAI paths; default
+                ``OPENAI_BASE_URL`` as it is when this is entered, else OpenAI's own.
+            anthropic: The same for the Anthropic paths.
+            port: Port on loopback; 0 takes a free one.
+            listener: A listening socket in place of a port.
+            replies: Recorded replies that answer all calls, by the hash of their request.
+
+        Yields:
+            The URL.
+
+        Raises:
+            MissingExtraError: The server's packages are not installed.
+            ConfigError: An address or an agent is wrong.
+        """
+        turns, before = Turns(replies), self.agents
+        sock = listener or listening(port)
+        async with Serving(turns.answer, openai=openai, anthropic=anthropic, listener=sock) as on:
+            self.agents = [turns.around(find_agent(agent)) for agent in before]
+            try:
+                yield on.url
+            finally:
+                self.agents = before
+
     def run_sync(self) -> Result:
         """Run without an event loop of one's own. See ``run``."""
         return anyio.run(self.run)
@@ -330,7 +374,7 @@ def _own_needs_forkable(agents: Iterable[AgentPart], memories: Iterable[MemoryPa
     if not any(memory.own for memory in memories):
         return
     for agent in agents:
-        if agent.forkable is None:
+        if agent.forkable is None and agent.learn is None and agent.makes_forkable is False:
             raise ConfigError(
                 f"memory 'own' needs an agent that owns its memory (fork and learn); agent "
                 f"{agent.name!r} does not"

@@ -28,6 +28,7 @@ COMMANDS = {
     "memory": "s3gym.cli.memory",
     "plan": "s3gym.cli.plan",
     "play": "s3gym.cli.games",
+    "proxy": "s3gym.cli.proxy",
     "replay": "s3gym.cli.replay",
     "report": "s3gym.cli.report",
     "resume": "s3gym.cli.run",

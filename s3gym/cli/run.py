@@ -16,6 +16,7 @@ from s3gym.cli.interrupt import interrupting
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
 from s3gym.cli.parts import Wiring, charge_recorded, wire
 from s3gym.cli.progress import Watcher
+from s3gym.cli.proxy import Front, front
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.oracle import ORACLES
@@ -47,6 +48,12 @@ def part_options(command: Command) -> Command:
                 "--replay",
                 type=click.Path(path_type=Path),
                 help="Answer all model calls from this store; no network.",
+            ),
+            click.option(
+                "--proxy",
+                type=click.IntRange(0, 65535),
+                metavar="PORT",
+                help="Stand between the agent's app and its models, on this port; 0: a free one.",
             ),
             click.option("--jobs", type=int, help="Studies side by side (default 16)."),
             click.option(
@@ -85,6 +92,7 @@ def run_command(
 ) -> None:
     """Run studies: every game x agent x memory x repeat, into a new store."""
     replay = given.pop("replay")
+    before_agents = front(given.pop("proxy"), replay)
     config = read_config(study_file, given_options(given), overrides)
     wiring = wire(config, replay, offline=dry_run)
     sweep = wiring.sweep
@@ -95,7 +103,7 @@ def run_command(
     if sweep.store is not None and Path(sweep.store).exists():
         file.create(Path(sweep.store))  # says how to go on with an existing store
     watcher = Watcher(plans, quiet=quiet)
-    _finish(wiring, watcher, sweep.run)
+    _finish(wiring, watcher, sweep.run, before_agents)
 
 
 @click.command("resume")
@@ -135,6 +143,7 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
 
 def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str, Any]) -> None:
     replay = given.pop("replay")
+    before_agents = front(given.pop("proxy"), replay)
     recorded = recorded_config(store)
     renamed = _renamed(given, recorded)
     if repeats is not None:
@@ -152,7 +161,7 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     wiring = wire(config, replay)
     charge_recorded(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
-    _finish(wiring, watcher, wiring.sweep.resume)
+    _finish(wiring, watcher, wiring.sweep.resume, before_agents)
 
 
 def recorded_config(store: Path) -> dict[str, Any]:
@@ -221,7 +230,9 @@ def _show_plans(config: RunConfig, plans: list[Any]) -> None:
         say(plan.id)
 
 
-def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
+def _finish(
+    wiring: Wiring, watcher: Watcher, start: Callable[[], Any], before_agents: Front | None
+) -> None:
     """Run, say how it ended, and exit with the documented code."""
     logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
     sweep: Sweep = wiring.sweep
@@ -229,6 +240,8 @@ def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
     watcher.curves = _curves(sweep)
     try:
         with watcher, interrupting() as sweep.interrupt:
+            if before_agents is not None:
+                start = before_agents.around(sweep, start)
             result: Result = anyio.run(start)
     except KeyboardInterrupt:
         say_error(f"interrupted; nothing is lost: s3gym resume {sweep.store}")

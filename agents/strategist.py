@@ -105,7 +105,7 @@ def _evidence_from_steps(steps: Sequence[Step], playbook: Playbook) -> dict[str,
     for episode in _episodes(steps):
         name = _playing(episode, playbook)
         if name and episode[-1].outcome.done:
-            outcomes.setdefault(name, []).append(playbook.outcome(episode[-1].outcome.text))
+            outcomes.setdefault(name, []).append(playbook.visible_outcome(episode))
     return {
         name: Evidence(trials=len(values), typical=median(values), mean=fmean(values))
         for name, values in outcomes.items()

@@ -1,15 +1,12 @@
-"""What plug-ins answered, checked value by value before it is kept or shown.
+"""What agents and memories answered, checked value by value before it is kept or shown.
 
-A wrong value is one clear ``PluginError``. That of a game or verifier never shows the value,
-which could hold what the agent must not see.
+Knows nothing of games and verifiers. A wrong value is one clear ``PluginError``.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import astuple, replace
-from typing import Any
 
-from s3gym.contracts.game import Setup, Transition
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import PluginError
 from s3gym.records import STATUSES, Decision, Recollection, Step, Usage
@@ -19,7 +16,7 @@ from s3gym.seams import called, finite, shown
 MAX_TEXT = 100_000
 """Longest action or note of a decision, in characters."""
 MAX_REPLY = 4_000_000
-"""Longest raw reply, and longest text of a game, in characters."""
+"""Longest raw reply, in characters."""
 MAX_MEMORY = 20_000_000
 """Longest text of a recollection or of a memory's version, in characters."""
 MAX_COUNT = 2**63
@@ -74,7 +71,7 @@ def _score(label: str, score: object) -> float | None:
 
 
 def _usage(label: str, usage: object) -> Usage:
-    if not isinstance(usage, Usage) or not all(_is_count(count) for count in astuple(usage)):
+    if not isinstance(usage, Usage) or not all(is_count(count) for count in astuple(usage)):
         raise PluginError(
             f"{label} returned {shown(usage, 80)} as usage: expected a Usage with counts from 0 on"
         )
@@ -82,7 +79,8 @@ def _usage(label: str, usage: object) -> Usage:
     return replace(usage, calls=1) if not usage.calls and usage != Usage() else usage
 
 
-def _is_count(value: object) -> bool:
+def is_count(value: object) -> bool:
+    """Return whether a value is an integer that a store can hold, from 0 on."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT
 
 
@@ -137,7 +135,7 @@ def check_recollection(label: str, answer: object) -> Recollection:
     if not isinstance(steps, tuple) or not all(isinstance(step, Step) for step in steps):
         raise PluginError(f"{label} recalled {shown(steps, 80)} as steps: expected Step values")
     for what, count in (("tokens", answer.tokens), ("dropped", answer.dropped)):
-        if not _is_count(count):
+        if not is_count(count):
             raise PluginError(f"{label} recalled {shown(count, 80)} as {what}: expected a count")
     return Recollection(
         text=_text(label, "recollection", answer.text, MAX_MEMORY),
@@ -163,59 +161,3 @@ def check_snapshot(label: str, answer: object) -> MemorySnapshot:
         sources=_texts(label, "sources", answer.sources),
         state=json.loads(text),
     )
-
-
-def check_setup(name: str, setup: object) -> Setup[Any]:
-    """Return a game's setup, when an episode can be played with it.
-
-    Raises:
-        PluginError: It cannot.
-    """
-    if (
-        not isinstance(setup, Setup)
-        or not _is_count(setup.max_steps)
-        or setup.max_steps < 1
-        or setup.on_invalid not in ("noop", "end")
-    ):
-        raise PluginError(
-            f"game {name!r} returned a wrong setup: expected a Setup with max_steps of at least 1 "
-            f"and on_invalid 'noop' or 'end'"
-        )
-    return setup
-
-
-def check_transition(name: str, answer: object) -> Transition[Any]:
-    """Return what an action did, when it is a transition; the message never shows it.
-
-    Raises:
-        PluginError: It is something else.
-    """
-    if not isinstance(answer, Transition) or not isinstance(answer.terminated, bool):
-        raise PluginError(f"game {name!r} returned something else than a Transition in apply")
-    return answer
-
-
-def check_game_text(name: str, what: str, text: object) -> str:
-    """Return a game's text, when it is one; the message never shows it.
-
-    Raises:
-        PluginError: It is no string, or absurdly long.
-    """
-    if not isinstance(text, str) or len(text) > MAX_REPLY:
-        raise PluginError(
-            f"game {name!r} returned something else than a text of at most {MAX_REPLY} characters "
-            f"as {what}"
-        )
-    return storable(text)
-
-
-def check_number(name: str, what: str, value: object) -> float:
-    """Return a verifier's value when it is a finite number; the message never shows it.
-
-    Raises:
-        PluginError: It is not.
-    """
-    number = finite(value)
-    if number is not None:
-        return number
-    raise PluginError(f"game {name!r} returned something else than a finite number as {what}")

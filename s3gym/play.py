@@ -10,14 +10,7 @@ from typing import Any
 
 import anyio.lowlevel
 
-from s3gym.answered import (
-    check_game_text,
-    check_number,
-    check_recollection,
-    check_transition,
-    decide,
-    storable,
-)
+from s3gym.answered import check_recollection, decide, storable
 from s3gym.broker import CallMismatchError, Limits, StudyBroker
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent
@@ -26,6 +19,7 @@ from s3gym.contracts.game import Clock, Setup
 from s3gym.contracts.memory import MemoryReader
 from s3gym.errors import InvalidActionError, StoreError
 from s3gym.records import Cue, Decision, Episode, Observation, Recollection, Step, Turn
+from s3gym.rulings import check_game_text, check_number, check_transition
 from s3gym.seams import guarded, ruled
 from s3gym.seeds import EpisodeSeeds
 from s3gym.store.ledger import EpisodeRow, RecordedStep

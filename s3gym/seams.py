@@ -5,10 +5,11 @@ A plug-in that raises, hangs or returns nonsense fails its own study with one cl
 alone, because its message could hold what the agent must not see.
 """
 
+import inspect
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from s3gym.errors import (
     InvalidActionError,
     PluginError,
     ProtocolBreachError,
+    S3GymError,
     ServiceError,
     StoreError,
     first_of,
@@ -30,6 +32,7 @@ from s3gym.watchdog import Watchdog
 
 T = TypeVar("T")
 log = logging.getLogger("s3gym")
+CLOSE_SECONDS = 5.0
 OURS = (ServiceError, BudgetExhaustedError, StoreError, ProtocolBreachError, PluginError)
 
 
@@ -152,3 +155,18 @@ def game_boundary(label: str, what: str) -> Iterator[None]:
             "%s raised %s in %s at %s", label, type(error).__name__, what, line
         )
         raise PluginError(f"{label} raised {type(error).__name__} in {what} (at {line})") from None
+
+
+async def close_part(part: object) -> None:
+    """Call ``aclose`` of an agent or memory, if it has one, even while being cancelled.
+
+    What was played is recorded by then: a part that cannot be closed spoils nothing.
+    """
+    close = getattr(part, "aclose", None)
+    if close is None:
+        return
+    with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(S3GymError):
+        with plugin_boundary(type(part).__name__, "aclose"):
+            answer = close()
+            if inspect.isawaitable(answer):
+                await answer

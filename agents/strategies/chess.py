@@ -142,4 +142,5 @@ PLAYBOOK = Playbook(
     },
     random=choose_random,
     outcome=outcome,
+    outcome_of_steps=visible_outcome,
 )

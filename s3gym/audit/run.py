@@ -36,6 +36,7 @@ def audit_store(path: str | Path, find_game: GameFinder, expect: str | None = No
     audit = Audit()
     where = Path(path)
     db = file.open_reader(where)
+    db.text_factory = _text
     try:
         with file.disk_errors(where):
             for name, check in _checks(find_game):
@@ -49,6 +50,11 @@ def audit_store(path: str | Path, find_game: GameFinder, expect: str | None = No
     if expect is not None and audit.root != expect:
         audit.fail("chain", "root", f"expected {expect}, the store has {audit.root}")
     return audit
+
+
+def _text(raw: bytes) -> str:
+    """Decode a text, also a damaged one: its row is then found like any other edited row."""
+    return raw.decode("utf-8", "backslashreplace")
 
 
 def _checks(find_game: GameFinder) -> list[tuple[str, Check]]:

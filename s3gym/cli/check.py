@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import click
 
-from s3gym.catalog import find_agent, find_game, load
+from s3gym.catalog import find_game, load
 from s3gym.cli.console import say
 from s3gym.cli.parts import find_own_modules
 from s3gym.contracts.game import Clock
@@ -52,8 +52,7 @@ def _check(found: Any, name: str) -> str:
     if hasattr(made, "recall") and hasattr(made, "record"):
         anyio.run(check_memory, found)
         return "a memory"
-    part = find_agent(found, name.partition(":")[2])
-    anyio.run(check_agent, part.make)
+    anyio.run(check_agent, found)
     return "an agent"
 
 

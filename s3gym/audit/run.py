@@ -10,6 +10,7 @@ from s3gym.audit.barrier import check_barrier, check_isolation
 from s3gym.audit.findings import Audit, GameFinder
 from s3gym.audit.replay import check_replay
 from s3gym.audit.rows import check_chain, check_completeness, check_seeds
+from s3gym.errors import StoreError
 from s3gym.records import STATUSES
 from s3gym.schedule import Schedule
 from s3gym.store import file
@@ -42,7 +43,7 @@ def audit_store(path: str | Path, find_game: GameFinder, expect: str | None = No
             for name, check in _checks(find_game):
                 try:
                     check(db, audit)
-                except (ValueError, KeyError, TypeError, IndexError) as error:
+                except (ValueError, LookupError, TypeError, AttributeError, StoreError) as error:
                     audit.fail(name, name, f"a row cannot be read: {shorten(str(error))}")
             audit.root = store_root(db)
     finally:

@@ -26,7 +26,7 @@ from s3gym.report.records import (
     StudyRecord,
 )
 from s3gym.schedule import Schedule
-from s3gym.store.file import disk_errors, open_reader
+from s3gym.store.file import damaged_rows, disk_errors, open_reader
 from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import store_root
 
@@ -88,7 +88,7 @@ def load_store(path: str | Path, label: str = "") -> StoreRecord:
         StoreError: The file is missing, no store, of another version, or damaged.
     """
     path = Path(path)
-    with disk_errors(path), closing(open_reader(path)) as db:
+    with damaged_rows(path), disk_errors(path), closing(open_reader(path)) as db:
         db.execute("BEGIN")  # one snapshot, also beside a writer
         return StoreRecord(
             path=str(path),

@@ -14,6 +14,7 @@ from typing import IO, NoReturn
 
 from s3gym.errors import StoreError
 from s3gym.store.schema import APPLICATION_ID, SCHEMA, STORE_VERSION, VERIFIER_NAMES
+from s3gym.text import shorten
 
 BUSY_SECONDS = 30.0
 REFUSED = VERIFIER_NAMES | {
@@ -36,6 +37,18 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: {error}") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def damaged_rows(path: Path) -> Iterator[None]:
+    """Turn what a row of another shape than ours makes a reader raise into a ``StoreError``."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{path}: a row cannot be read ({shorten(str(error))}); 's3gym audit' names what is "
+            f"damaged"
+        ) from error
 
 
 class Lock:

@@ -6,6 +6,7 @@ Nothing that is named in a store is ever imported from here without the user nam
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -28,6 +29,7 @@ from s3gym.parts import AgentPart, MemoryPart, agent_part, memory_part, part_nam
 from s3gym.records import Layout
 from s3gym.text import shorten
 
+NAME = re.compile(r"[\w.-]{1,100}")
 OWN = "own"
 """Name of the memory that stands for the agent's own."""
 
@@ -105,6 +107,15 @@ def find_game(game: str | GameSpec) -> GameSpec:
         raise ConfigError(
             f"game {label or shorten(game)}: expected a GameSpec, but it has no "
             f"{', '.join(missing)}"
+        )
+    if not isinstance(found.name, str) or not NAME.fullmatch(found.name):
+        raise ConfigError(
+            f"game {label or shorten(game)}: expected a name of at most 100 letters, digits and "
+            f"'_', '-' or '.', got {shorten(found.name)}"
+        )
+    if not isinstance(found.version, int):
+        raise ConfigError(
+            f"game {found.name!r}: expected a whole number as version, got {shorten(found.version)}"
         )
     return cast(GameSpec, found)
 

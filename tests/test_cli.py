@@ -33,6 +33,16 @@ class NeedsArguments:
         pass
 
 number = 7
+
+from types import SimpleNamespace
+
+def game(name, version=1):
+    return SimpleNamespace(
+        name=name, version=version, options=None, anchors=None, instruction=None, rules=None,
+        setup=None,
+    )
+
+slash, empty, half, versioned = game("a/b"), game(""), game("\\ud800"), game("a", "one")
 '''
 
 
@@ -190,6 +200,10 @@ def test_doctor_shows_no_key(s3gym: Runner, monkeypatch: pytest.MonkeyPatch) -> 
         (["run", "--agent", "own_parts:NeedsArguments"], 2, "called without arguments"),
         (["run", "--memory", "own"], 2, "memory 'own' needs an agent that owns its memory"),
         (["run", "--game", "own_parts:number"], 2, "expected a GameSpec"),
+        (["run", "--game", "own_parts:slash"], 2, "letters, digits and '_', '-' or '.', got 'a/b'"),
+        (["run", "--game", "own_parts:empty"], 2, "or '.', got ''"),
+        (["run", "--game", "own_parts:half"], 2, "or '.', got '\\ud800'"),
+        (["run", "--game", "own_parts:versioned"], 2, "a whole number as version, got 'one'"),
         (["run", "none.toml"], 2, "none.toml: no such file"),
         (["run", "--set", "schedule.preset=[]"], 2, "expected one of paper, quick, got []"),
         (["run", "--repeats", "0"], 2, "command line: repeats: "),

@@ -14,8 +14,10 @@ from pages import ROOT, blocks, name_of, pages
 import s3gym
 from s3gym import errors
 from s3gym.audit import CHECKS
+from s3gym.catalog import find_game
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE, USAGE, group
 from s3gym.config import RunConfig, read_config
+from s3gym.games import GAMES
 from s3gym.store.schema import SCHEMA, VERIFIER_NAMES
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -145,3 +147,9 @@ def test_the_study_files_of_a_page_can_be_read(page: Path, tmp_path: Path) -> No
             file = tmp_path / "study.toml"
             file.write_text(block.text)
             read_config(file, {})
+
+
+@pytest.mark.parametrize("game", sorted(GAMES))
+def test_the_differences_from_the_paper_name_every_switch_of_a_game(game: str) -> None:
+    told = section("../explanation/differences-from-the-paper.md", game)
+    assert not [key for key in find_game(game).options.model_fields if f"`{key}`" not in told]

@@ -1,5 +1,6 @@
 """Does experience make an agent better? s3gym answers by measurement."""
 
+from s3gym.agents.adapt import as_agent
 from s3gym.api import Result, Study, Sweep
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import ChatModel, Reply
@@ -19,6 +20,7 @@ from s3gym.records import (
 )
 from s3gym.replies import parse_reply
 from s3gym.schedule import Schedule
+from s3gym.sealed.seal import Seal
 
 __all__ = [
     "Agent",
@@ -40,6 +42,7 @@ __all__ = [
     "Result",
     "S3GymError",
     "Schedule",
+    "Seal",
     "ServiceError",
     "Step",
     "StoreError",
@@ -47,5 +50,6 @@ __all__ = [
     "Sweep",
     "Turn",
     "Usage",
+    "as_agent",
     "parse_reply",
 ]

@@ -5,10 +5,12 @@ Both put plans together, open the store, run, and give back a ``Result`` that re
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import anyio
@@ -16,13 +18,17 @@ import anyio
 from s3gym.broker import Limits
 from s3gym.catalog import find_agent, find_game, find_memory
 from s3gym.config import validated
-from s3gym.contracts.chat import ChatModel
+from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.oracle import ORACLES, Oracle
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.provenance import provenance
+from s3gym.proxy.server import Serving, listening
+from s3gym.proxy.turns import Turns
 from s3gym.schedule import Schedule
+from s3gym.sealed.parts import sealed_parts, sealed_plan
+from s3gym.sealed.seal import Seal, private_files
 from s3gym.seams import close_part
 from s3gym.seeds import SEED_BITS, SeedPlan, derive
 from s3gym.store import file
@@ -81,15 +87,20 @@ class _reading:
         self._connection.close()
 
 
-def seed_plan(seed: int | None, salt: str | None, schedule: Schedule) -> SeedPlan:
+def seed_plan(
+    seed: int | None, salt: str | None, schedule: Schedule, *, sealed: bool = False
+) -> SeedPlan:
     """Return the seeds of a run.
 
     With a seed everything is reproducible, the salt of the evaluation seeds included. Without
-    one, seed and salt are drawn from the system and stand in the store only.
+    one, seed and salt are drawn from the system and stand in the store only. A sealed run draws
+    them in any case and mixes a given seed in, because an agent could try small seeds until one
+    gives the seeds of its own turns; both stand in its store, so it is audited and resumed.
     """
     root = secrets.randbits(SEED_BITS) if seed is None else seed
     if salt is None:
-        salt = secrets.token_hex(16) if seed is None else f"{derive('salt', root):x}"
+        salt = secrets.token_hex(16) if seed is None or sealed else f"{derive('salt', root):x}"
+        root = derive("sealed", root, salt) if sealed else root
     return SeedPlan(root=root, salt=salt, fresh_evaluation_seeds=schedule.fresh_evaluation_seeds)
 
 
@@ -112,6 +123,8 @@ class Sweep:
         on_event: Told what happens.
         settings: Further settings that fix the results; kept in every study's specification.
         oracle: ``"judge"`` or ``"explorer"``: outside the protocol, see ``s3gym.oracle``.
+        seal: Run agents and memories in processes of their own, which never see game, verifier
+            and store.
     """
 
     games: Sequence[str | GameSpec] = ("trust",)
@@ -130,6 +143,10 @@ class Sweep:
     interrupt: Callable[[str], None] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     oracle: Oracle | None = None
+    seal: Seal | None = None
+    _sealed: tuple[list[AgentPart], list[MemoryPart]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def plans(self) -> list[StudyPlan]:
         """Return the plan of every study, without touching a disk.
@@ -138,8 +155,7 @@ class Sweep:
             ConfigError: A name, option or part is wrong, or two parts share a name.
         """
         games = [find_game(game) for game in self.games]
-        agents = [find_agent(agent) for agent in self.agents]
-        memories = [find_memory(memory) for memory in self.memories]
+        agents, memories = self._parts()
         _must_differ("game", [game.name for game in games])
         _must_differ("agent", [agent.name for agent in agents])
         _must_differ("memory", [memory.name for memory in memories])
@@ -149,11 +165,13 @@ class Sweep:
             raise ConfigError(f"games.{unknown[0]}: this game is not part of the run")
         if self.repeats < 1:
             raise ConfigError(f"repeats: expected at least 1, got {self.repeats!r}")
+        if self.oracle is not None and self.seal is not None:
+            raise ConfigError("oracle: an oracle arm cannot be sealed; leave one of them out")
         if self.oracle is not None and self.oracle not in ORACLES:
             raise ConfigError(f"oracle: expected one of {', '.join(ORACLES)}, got {self.oracle!r}")
         explorer = find_agent("reference") if self.oracle == "explorer" else None
-        seeds = seed_plan(self.seed, self.salt, self.schedule)
-        return [
+        seeds = seed_plan(self.seed, self.salt, self.schedule, sealed=self.seal is not None)
+        plans = [
             StudyPlan(
                 game=game,
                 options=game_options(game, self.options.get(game.name, {})),
@@ -172,6 +190,16 @@ class Sweep:
             for memory in memories
             for repeat in range(self.repeats)
         ]
+        return plans if self.seal is None else [sealed_plan(self.seal, plan) for plan in plans]
+
+    def _parts(self) -> tuple[list[AgentPart], list[MemoryPart]]:
+        """Return agents and memories; sealed ones are loaded in a child process alone."""
+        if self.seal is None:
+            agents = [find_agent(agent) for agent in self.agents]
+            return agents, [find_memory(memory) for memory in self.memories]
+        if self._sealed is None:
+            self._sealed = sealed_parts(self.seal, self.agents, self.memories)
+        return self._sealed
 
     async def run(self) -> Result:
         """Run every study into a new store and return what came out.
@@ -182,7 +210,7 @@ class Sweep:
         """
         plans = self.plans()
         path = Path(self.store) if self.store is not None else default_store(plans)
-        with Store.create(path) as store:
+        with self._created(path) as store:
             with store.transaction():
                 store.verdicts.set_secret("root_seed", str(plans[0].seeds.root))
                 store.verdicts.set_secret("salt", plans[0].seeds.salt)
@@ -199,9 +227,19 @@ class Sweep:
         """
         if self.store is None:
             raise ConfigError("resume needs the path of a store")
+        if self.seal is not None:
+            self.seal.guard(Path(self.store))
         with Store.open(self.store) as store:
             plans = fitting_plans(self, store)
             return await self._finish(plans, store)
+
+    def _created(self, path: Path) -> Store:
+        """Return a new store; a sealed run's own may be read by its owner alone."""
+        if self.seal is None:
+            return Store.create(path)
+        self.seal.guard(path)
+        with private_files():
+            return Store.create(path)
 
     async def _finish(self, plans: Sequence[StudyPlan], store: Store) -> Result:
         try:
@@ -223,6 +261,46 @@ class Sweep:
             outcome=outcome,
             studies=tuple(plan.id for plan in plans),
         )
+
+    @asynccontextmanager
+    async def proxy(
+        self,
+        *,
+        openai: str | None = None,
+        anthropic: str | None = None,
+        port: int = 0,
+        listener: socket | None = None,
+        replies: Mapping[str, Reply] | None = None,
+    ) -> AsyncIterator[str]:
+        """Put a proxy between the agents' apps and their models, for the runs inside.
+
+        An app that calls the models at its URL is metered, limited, recorded and resumed like an
+        agent of ours, streams included. One episode is played at a time. OpenAI's SDK wants
+        ``URL/v1``, Anthropic's wants ``URL``; ``s3gym.proxy.environment(url)`` has both.
+
+        Args:
+            openai: Address of the real server behind the OpenAI paths; default
+                ``OPENAI_BASE_URL`` as it is when this is entered, else OpenAI's own.
+            anthropic: The same for the Anthropic paths.
+            port: Port on loopback; 0 takes a free one.
+            listener: A listening socket in place of a port.
+            replies: Recorded replies that answer all calls, by the hash of their request.
+
+        Yields:
+            The URL.
+
+        Raises:
+            MissingExtraError: The server's packages are not installed.
+            ConfigError: An address or an agent is wrong.
+        """
+        turns, before = Turns(replies), self.agents
+        sock = listener or listening(port)
+        async with Serving(turns.answer, openai=openai, anthropic=anthropic, listener=sock) as on:
+            self.agents = [turns.around(find_agent(agent)) for agent in before]
+            try:
+                yield on.url
+            finally:
+                self.agents = before
 
     def run_sync(self) -> Result:
         """Run without an event loop of one's own. See ``run``."""
@@ -296,7 +374,7 @@ def _own_needs_forkable(agents: Iterable[AgentPart], memories: Iterable[MemoryPa
     if not any(memory.own for memory in memories):
         return
     for agent in agents:
-        if agent.forkable is None:
+        if agent.forkable is None and agent.learn is None and agent.makes_forkable is False:
             raise ConfigError(
                 f"memory 'own' needs an agent that owns its memory (fork and learn); agent "
                 f"{agent.name!r} does not"

@@ -1,17 +1,17 @@
 """What a study is put together from, in one form whatever the user passed."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-import anyio.to_thread
+import anyio
 
 from s3gym.contracts.agent import ActFunction, Agent, Answer, Forkable
 from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.memory import Memory
-from s3gym.errors import ConfigError
-from s3gym.records import Turn
+from s3gym.errors import ConfigError, PluginError
+from s3gym.records import Episode, Turn
 from s3gym.text import shorten
 
 
@@ -39,7 +39,11 @@ class AgentPart:
         make: Makes the agent of one episode, or returns the one that serves all.
         stateless: Every decision depends on its turn alone.
         serial: Plays one episode at a time.
-        forkable: The agent that owns its memory, if it does.
+        forkable: The agent that owns its memory, if one instance was given.
+        makes_forkable: Whether ``make`` makes agents that own their memory; ``None`` when only
+            making one can tell.
+        learn: How an agent takes in an episode that owns its memory and cannot be forked.
+        isolated: False when what it learns in one episode may reach another behind our back.
         shared: One instance serves all episodes.
         origin: Where it was loaded from, when it is not built in.
         chat: The chat model that it plays with; memories that write use it too.
@@ -50,9 +54,26 @@ class AgentPart:
     stateless: bool = False
     serial: bool = False
     forkable: Forkable | None = None
+    makes_forkable: bool | None = False
+    learn: Callable[[Episode], Awaitable[None]] | None = None
+    isolated: bool = True
     shared: bool = False
     origin: str = ""
     chat: ChatModel | None = None
+    claims: list[str] = field(default_factory=list, compare=False, repr=False)
+
+    def claim(self, study: str) -> None:
+        """Take the one instance for a study, because its forks cannot stand in for it.
+
+        Raises:
+            PluginError: Another study has it.
+        """
+        if self.claims and self.claims != [study]:
+            raise PluginError(
+                f"agent {self.name!r}: one instance with a memory of its own cannot serve several "
+                f"studies, because its forks cannot fork and learn; pass a class or a factory"
+            )
+        self.claims[:] = [study]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +82,7 @@ class MemoryPart:
 
     Attributes:
         own: True for the agent's own memory, in place of ours.
+        isolated: False when a frozen view of it may change behind our back.
         make_with: Makes one that writes with a chat model, for memories that can.
         chat: The chat model that it writes with.
     """
@@ -68,6 +90,7 @@ class MemoryPart:
     name: str
     make: Callable[[], Memory]
     own: bool = False
+    isolated: bool = True
     origin: str = ""
     make_with: Callable[[ChatModel], Memory] | None = None
     chat: ChatModel | None = None
@@ -113,26 +136,8 @@ def agent_part(agent: object, name: str | None = None, origin: str = "") -> Agen
         ConfigError: It is none of these.
     """
     label = name or part_name(agent)
-    if not isinstance(agent, type):
-        if hasattr(agent, "fork") and hasattr(agent, "learn"):
-            forkable = cast(Forkable, agent)
-            return AgentPart(
-                name=label,
-                make=lambda: cast(Agent, agent),
-                serial=bool(getattr(agent, "serial", False)),
-                forkable=forkable,
-                origin=origin,
-            )
-        if hasattr(agent, "act"):
-            instance = cast(Agent, agent)
-            return AgentPart(
-                name=label,
-                make=lambda: instance,
-                stateless=bool(getattr(agent, "stateless", True)),
-                shared=True,
-                serial=bool(getattr(agent, "serial", False)),
-                origin=origin,
-            )
+    if not isinstance(agent, type) and (hasattr(agent, "act") or owns_memory(agent)):
+        return _instance_part(agent, label, origin)
     if not callable(agent):
         raise ConfigError(
             f"agent {label!r}: expected a class, a factory, an instance with act() or a function "
@@ -152,8 +157,41 @@ def agent_part(agent: object, name: str | None = None, origin: str = "") -> Agen
     return AgentPart(
         name=label,
         make=factory,
+        makes_forkable=owns_memory(agent) if isinstance(agent, type) else None,
+        isolated=bool(getattr(agent, "isolated", True)),
         stateless=bool(getattr(agent, "stateless", False)),
         serial=bool(getattr(agent, "serial", False)),
+        origin=origin,
+    )
+
+
+def owns_memory(agent: object) -> bool:
+    """Return whether an agent, or a class of agents, can be forked and can learn."""
+    return hasattr(agent, "fork") and hasattr(agent, "learn")
+
+
+def _instance_part(agent: object, label: str, origin: str) -> AgentPart:
+    instance = cast(Any, agent)
+    serial = bool(getattr(agent, "serial", False))
+    isolated = bool(getattr(agent, "isolated", True))
+    if owns_memory(agent):
+        return AgentPart(
+            name=label,
+            make=lambda: cast(Agent, instance),
+            serial=serial,
+            forkable=cast(Forkable, agent),
+            isolated=isolated,
+            origin=origin,
+        )
+    learns = hasattr(agent, "learn")  # and cannot be forked: every episode is played by itself
+    return AgentPart(
+        name=label,
+        make=lambda: cast(Agent, instance),
+        stateless=bool(getattr(agent, "stateless", not learns)),
+        shared=True,
+        serial=serial or learns,
+        learn=instance.learn if learns else None,
+        isolated=isolated and not learns,
         origin=origin,
     )
 
@@ -180,7 +218,12 @@ def memory_part(memory: object, name: str | None = None, origin: str = "") -> Me
             f"memory {label!r}: a class or factory is called without arguments, but this one "
             f"needs {needed}; pass a lambda that gives them"
         )
-    return MemoryPart(name=label, make=cast(Callable[[], Memory], memory), origin=origin)
+    return MemoryPart(
+        name=label,
+        make=cast(Callable[[], Memory], memory),
+        isolated=bool(getattr(memory, "isolated", True)),
+        origin=origin,
+    )
 
 
 def part_name(part: object) -> str:

@@ -16,10 +16,10 @@ from anyio.abc import TaskGroup
 
 from s3gym.broker import Limits, StudyBroker
 from s3gym.calls import brokered
-from s3gym.contracts.agent import Agent
+from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.game import GameSpec, Options
-from s3gym.contracts.memory import Memory, MemoryReader
+from s3gym.contracts.memory import Memory, MemoryReader, MemorySnapshot
 from s3gym.errors import (
     BudgetExhaustedError,
     ModelError,
@@ -29,6 +29,7 @@ from s3gym.errors import (
     first_of,
 )
 from s3gym.oracle import Oracle, with_rewards
+from s3gym.owners import forks_of, own_agent
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
@@ -89,6 +90,7 @@ class StudyPlan:
                 "agent": {"name": self.agent.name, "origin": self.agent.origin},
                 "counter": self.counter.name,
                 "game": {"name": self.game.name, "version": self.game.version},
+                "isolated": {"agent": self.agent.isolated, "memory": self.memory.isolated},
                 "memory": {
                     "chat": None if self.memory.chat is None else self.memory.chat.name,
                     "name": self.memory.name,
@@ -158,6 +160,7 @@ class _Study:
         self.paused: str | None = None
         self.refused: ModelError | None = None
         self.spent: BudgetExhaustedError | None = None
+        self.owner: Forkable | None = None
 
     async def run(self) -> None:
         plan, ledger = self.plan, self.store.ledger
@@ -175,6 +178,8 @@ class _Study:
             failure = first_of(failures)
         finally:
             await close_part(memory)
+            if self.owner is not plan.agent.forkable:
+                await close_part(self.owner)
         if failure is not None:
             self._mark("failed", str(failure))
             self.tell(Event(kind="failed", study=plan.id, note=str(failure)))
@@ -202,8 +207,14 @@ class _Study:
     async def _explore(self, memory: Memory, group: TaskGroup) -> None:
         """Explore episode by episode; start each checkpoint's evaluation beside it."""
         plan = self.plan
-        beside = getattr(memory, "isolated", True) and not plan.agent.serial
+        isolated = bool(getattr(memory, "isolated", True))
+        if not isolated and plan.memory.isolated:
+            self._note_not_isolated()
+        beside = isolated and plan.agent.isolated and not plan.agent.serial
         try:
+            self.owner = await own_agent(
+                plan.agent, plan.id, plan.schedule.memory_seconds, must_learn=plan.memory.own
+            )
             for ordinal in range(plan.schedule.exploration_episodes + 1):
                 if self.spent is not None or self.refused is not None:
                     return
@@ -241,12 +252,12 @@ class _Study:
             log = self.store.verdicts.verdicts(episode.id)
             episode = with_rewards(episode, [verdict for verdict, _ in log])
         seconds = plan.schedule.memory_seconds
-        owner = plan.agent.forkable if plan.memory.own else None
-        if owner is not None:
-            await guarded(self._agent_label, "learn", lambda: owner.learn(episode), seconds)
+        learn = self.owner.learn if self.owner is not None else plan.agent.learn
         label = self._memory_label
         place = f"{plan.id}/m{ordinal:03d}"
         with brokered(StudyBroker(self.store, self.limits, plan.id, place)):
+            if plan.memory.own and learn is not None:
+                await guarded(self._agent_label, "learn", lambda: learn(episode), seconds)
             await guarded(label, "record", lambda: memory.record(episode), seconds)
             await guarded(
                 label,
@@ -261,13 +272,15 @@ class _Study:
             with self.store.transaction():
                 self.store.ledger.add_memory_version(plan.id, ordinal, snapshot)
 
+    def _note_not_isolated(self) -> None:
+        """Keep that this memory is shared with the world, which only the made one could tell."""
+        snapshot = MemorySnapshot(text="", state={"isolated": False})
+        with self.store.transaction():
+            self.store.ledger.add_memory_version(self.plan.id, 0, snapshot)
+
     async def _forks(self, n: int) -> list[Agent]:
-        """Return throw-away copies of an agent that owns its memory; empty for all others."""
-        forkable = self.plan.agent.forkable
-        if forkable is None:
-            return []
         seconds = self.plan.schedule.memory_seconds
-        return [await guarded(self._agent_label, "fork", forkable.fork, seconds) for _ in range(n)]
+        return await forks_of(self.owner, self._agent_label, seconds, n)
 
     async def _evaluate(
         self, checkpoint: int, reader: MemoryReader, forks: Sequence[Agent]

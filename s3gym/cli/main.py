@@ -28,10 +28,12 @@ COMMANDS = {
     "memory": "s3gym.cli.memory",
     "plan": "s3gym.cli.plan",
     "play": "s3gym.cli.games",
+    "proxy": "s3gym.cli.proxy",
     "replay": "s3gym.cli.replay",
     "report": "s3gym.cli.report",
     "resume": "s3gym.cli.run",
     "run": "s3gym.cli.run",
+    "serve": "s3gym.cli.serve",
     "status": "s3gym.cli.status",
 }
 """Command -> module; loaded when it is used, so that ``s3gym games`` need not load the rest."""

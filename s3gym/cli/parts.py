@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.parts import AgentPart
 from s3gym.records import Usage
+from s3gym.sealed.seal import Seal
 from s3gym.store import file
 from s3gym.store.ledger import recorded_replies, request_hash
 from s3gym.store.verdicts import VerdictLog
@@ -35,23 +37,34 @@ class Wiring:
     meter: Meter
 
 
-def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False) -> Wiring:
+def wire(
+    config: RunConfig,
+    replay: Path | None = None,
+    *,
+    offline: bool = False,
+    agents: Sequence[AgentPart] = (),
+) -> Wiring:
     """Return the sweep of a configuration.
 
     Args:
         config: What to run.
         replay: A store that answers all model calls; its seeds are taken when none is given.
         offline: No key needs to be there, because nothing will be sent.
+        agents: Agents in place of those that the configuration names.
 
     Raises:
         ConfigError: A part or an option is wrong.
     """
-    find_own_modules()
+    seal = sealed_with(config)
+    if seal is None or any(":" in name for name in config.game):
+        find_own_modules()
     model = config.model
     chats = _Chats(model, replay, offline=offline)
-    agents = [_agent(name, chats, model) if is_chat_name(name) else name for name in config.agent]
+    playing: Sequence[AgentPart | str] = agents or [
+        _agent(name, chats, model) if is_chat_name(name) else name for name in config.agent
+    ]
     meter = Meter(Limits(_limits(model)), _budget(config))
-    for agent in agents:
+    for agent in playing:
         if isinstance(agent, AgentPart) and agent.chat is not None:
             meter.budget.check(agent.chat)
     seed, salt = config.seed, None
@@ -60,7 +73,7 @@ def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False
     settings = model.model_dump(exclude_defaults=True, exclude=set(NOT_RESULTS))
     sweep = Sweep(
         games=[find_game(name) for name in config.game],
-        agents=agents,
+        agents=playing,
         memories=config.memory,
         memory_chat=chats.of(model.memory_model) if model.memory_model else None,
         repeats=config.repeats,
@@ -73,6 +86,7 @@ def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False
         at_most=config.jobs,
         oracle=config.oracle,
         settings={"model": settings} if settings else {},
+        seal=seal,
     )
     return Wiring(sweep=sweep, meter=meter)
 
@@ -88,6 +102,13 @@ def recorded_seeds(store: Path) -> tuple[int, str]:
     if root is None or salt is None:
         raise StoreError(f"{store}: its seeds are missing")
     return int(root), salt
+
+
+def sealed_with(config: RunConfig) -> Seal | None:
+    """Return how a configuration seals its run, if it does."""
+    if not (config.sealed or config.sealed_user or config.sealed_python):
+        return None
+    return Seal(user=config.sealed_user, python=config.sealed_python)
 
 
 class _Chats:

@@ -16,6 +16,7 @@ from s3gym.cli.interrupt import interrupting
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
 from s3gym.cli.parts import Wiring, charge_recorded, wire
 from s3gym.cli.progress import Watcher
+from s3gym.cli.proxy import Front, front
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.oracle import ORACLES
@@ -48,7 +49,23 @@ def part_options(command: Command) -> Command:
                 type=click.Path(path_type=Path),
                 help="Answer all model calls from this store; no network.",
             ),
+            click.option(
+                "--proxy",
+                type=click.IntRange(0, 65535),
+                metavar="PORT",
+                help="Stand between the agent's app and its models, on this port; 0: a free one.",
+            ),
             click.option("--jobs", type=int, help="Studies side by side (default 16)."),
+            click.option(
+                "--sealed",
+                is_flag=True,
+                default=None,
+                help="Run agent and memory in a process of their own.",
+            ),
+            click.option("--sealed-user", metavar="NAME", help="Run that process as this user."),
+            click.option(
+                "--sealed-python", metavar="PATH", help="Interpreter that this user may run."
+            ),
             click.option("--quiet", is_flag=True, help="Show failures only."),
         )
     ):
@@ -75,6 +92,7 @@ def run_command(
 ) -> None:
     """Run studies: every game x agent x memory x repeat, into a new store."""
     replay = given.pop("replay")
+    before_agents = front(given.pop("proxy"), replay)
     config = read_config(study_file, given_options(given), overrides)
     wiring = wire(config, replay, offline=dry_run)
     sweep = wiring.sweep
@@ -85,7 +103,7 @@ def run_command(
     if sweep.store is not None and Path(sweep.store).exists():
         file.create(Path(sweep.store))  # says how to go on with an existing store
     watcher = Watcher(plans, quiet=quiet)
-    _finish(wiring, watcher, sweep.run)
+    _finish(wiring, watcher, sweep.run, before_agents)
 
 
 @click.command("resume")
@@ -125,6 +143,7 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
 
 def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str, Any]) -> None:
     replay = given.pop("replay")
+    before_agents = front(given.pop("proxy"), replay)
     recorded = recorded_config(store)
     renamed = _renamed(given, recorded)
     if repeats is not None:
@@ -142,7 +161,7 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     wiring = wire(config, replay)
     charge_recorded(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
-    _finish(wiring, watcher, wiring.sweep.resume)
+    _finish(wiring, watcher, wiring.sweep.resume, before_agents)
 
 
 def recorded_config(store: Path) -> dict[str, Any]:
@@ -211,7 +230,9 @@ def _show_plans(config: RunConfig, plans: list[Any]) -> None:
         say(plan.id)
 
 
-def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
+def _finish(
+    wiring: Wiring, watcher: Watcher, start: Callable[[], Any], before_agents: Front | None
+) -> None:
     """Run, say how it ended, and exit with the documented code."""
     logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
     sweep: Sweep = wiring.sweep
@@ -219,13 +240,15 @@ def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
     watcher.curves = _curves(sweep)
     try:
         with watcher, interrupting() as sweep.interrupt:
+            if before_agents is not None:
+                start = before_agents.around(sweep, start)
             result: Result = anyio.run(start)
     except KeyboardInterrupt:
         say_error(f"interrupted; nothing is lost: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:
         raise BudgetExhaustedError(f"{error}; go on with: s3gym resume {sweep.store}") from error
-    _say_result(result)
+    say_result(result)
 
 
 def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
@@ -241,7 +264,8 @@ def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
     return read
 
 
-def _say_result(result: Result) -> None:
+def say_result(result: Result) -> None:
+    """Say how a run ended, and exit with the documented code."""
     outcome = result.outcome
     unfinished = {*outcome.failed, *outcome.refused, *outcome.paused}
     done = len(result.studies) - len(unfinished)

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from s3gym.audit.barrier import not_provable
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import StoreError
 from s3gym.records import Phase, Usage
@@ -184,6 +185,7 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
     ):
         invalid[study].append((checkpoint, reason))
     roots = dict(db.execute("SELECT study, root FROM seals"))
+    shared = not_provable(db)
     found = []
     for row in db.execute("SELECT * FROM studies ORDER BY game, agent, memory, repeat, id"):
         study, game, version, agent, memory, repeat, text, status, note = row
@@ -216,6 +218,7 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
                 recalls=recalls.get(study, Recalls()),
                 usage=tuple(usage[study]),
                 root=roots.get(study),
+                not_provable=shared.get(study, ()),
             )
         )
     return tuple(found)

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from s3gym.audit.findings import Audit, GameFinder
 from s3gym.contracts.game import Clock, GameSpec, parse_options
-from s3gym.errors import S3GymError
+from s3gym.errors import ConfigError, S3GymError
 from s3gym.play import referee
 from s3gym.records import Decision, Observation, Phase
 from s3gym.seeds import EpisodeSeeds, SeedPlan
@@ -22,7 +22,7 @@ def check_replay(db: sqlite3.Connection, audit: Audit, find_game: GameFinder) ->
         "SELECT id, game, game_version, repeat, spec FROM studies ORDER BY id"
     ).fetchall()
     for study, name, version, repeat, spec_text in studies:
-        spec = find_game(name)
+        spec = _at_hand(find_game, name)
         if spec is None:
             audit.warn("replay", f"studies {study}", f"not checked: no game {name!r} at hand")
             continue
@@ -40,6 +40,13 @@ def check_replay(db: sqlite3.Connection, audit: Audit, find_game: GameFinder) ->
             continue
         plan = SeedPlan(root=int(secrets.get("root_seed", 0)), salt=secrets.get("salt", ""))
         _replay_study(db, audit, study, spec, options, plan.world(name, repeat))
+
+
+def _at_hand(find_game: GameFinder, name: str) -> GameSpec | None:
+    try:
+        return find_game(name)
+    except ConfigError:  # such as a damaged name
+        return None
 
 
 def _replay_study(

@@ -18,7 +18,7 @@ from s3gym.broker import Limits, StudyBroker
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import TokenCounter
-from s3gym.contracts.game import GameSpec, Options
+from s3gym.contracts.game import GameSpec, Options, episode_rules
 from s3gym.contracts.memory import Memory, MemoryReader, MemorySnapshot
 from s3gym.errors import (
     BudgetExhaustedError,
@@ -383,6 +383,7 @@ def plan_episode(
     game, schedule, seeds = plan.game, plan.schedule, plan.seeds
     setup: Any = game.setup(plan.options, phase)
     index, block = ordinal - 1, checkpoint or 0
+    max_steps = min(setup.max_steps, schedule.max_steps)
     return EpisodePlan(
         row=EpisodeRow(
             id=episode_id(plan.id, phase, ordinal, checkpoint),
@@ -391,10 +392,10 @@ def plan_episode(
             phase=phase,
             ordinal=ordinal,
             checkpoint=checkpoint,
-            rules=game.rules(plan.options, phase),
+            rules=episode_rules(game, plan.options, phase, max_steps),
             instruction=game.instruction(plan.options, phase),
             opening="",
-            max_steps=min(setup.max_steps, schedule.max_steps),
+            max_steps=max_steps,
         ),
         setup=setup,
         seeds=EpisodeSeeds(

@@ -18,7 +18,7 @@ from s3gym.broker import Limits, StudyBroker
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import TokenCounter
-from s3gym.contracts.game import GameSpec, Options
+from s3gym.contracts.game import GameSpec, Options, episode_rules
 from s3gym.contracts.memory import Memory, MemoryReader, MemorySnapshot
 from s3gym.errors import (
     BudgetExhaustedError,
@@ -384,7 +384,10 @@ def plan_episode(
     setup = check_setup(
         game.name, ruled(game.name, "setup", lambda: game.setup(plan.options, phase))
     )
-    rules = ruled(game.name, "rules", lambda: game.rules(plan.options, phase))
+    max_steps = min(setup.max_steps, schedule.max_steps)
+    rules = ruled(
+        game.name, "rules", lambda: episode_rules(game, plan.options, phase, max_steps)
+    )
     instruction = ruled(game.name, "instruction", lambda: game.instruction(plan.options, phase))
     index, block = ordinal - 1, checkpoint or 0
     return EpisodePlan(
@@ -398,7 +401,7 @@ def plan_episode(
             rules=check_game_text(game.name, "rules", rules),
             instruction=check_game_text(game.name, "instruction", instruction),
             opening="",
-            max_steps=min(setup.max_steps, schedule.max_steps),
+            max_steps=max_steps,
         ),
         setup=setup,
         seeds=EpisodeSeeds(

@@ -201,9 +201,7 @@ class OutsideSpec:
         )
 
 
-def anchors_of(
-    given: Mapping[str, float] | None, score_range: tuple[float, float]
-) -> Anchors:
+def anchors_of(given: Mapping[str, float] | None, score_range: tuple[float, float]) -> Anchors:
     """Return levels; where none were given, the ends of the score's range."""
     low, high = score_range
     levels = {"random": low, "reference": high, "ceiling": high, **(given or {})}

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
+from pydantic import Field
+
 from s3gym.environments.table import Table
 from s3gym.errors import MissingExtraError
 from s3gym.prompts import RESPONSE_CONTRACT
@@ -29,7 +31,7 @@ class S3GymTasksetConfig(vf.TasksetConfig):
 
     game: str = "trust"
     phase: str = "exploration"
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
     max_steps: int | None = None
     first_seed: int = 0
 

@@ -385,9 +385,7 @@ def plan_episode(
         game.name, ruled(game.name, "setup", lambda: game.setup(plan.options, phase))
     )
     max_steps = min(setup.max_steps, schedule.max_steps)
-    rules = ruled(
-        game.name, "rules", lambda: episode_rules(game, plan.options, phase, max_steps)
-    )
+    rules = ruled(game.name, "rules", lambda: episode_rules(game, plan.options, phase, max_steps))
     instruction = ruled(game.name, "instruction", lambda: game.instruction(plan.options, phase))
     index, block = ordinal - 1, checkpoint or 0
     return EpisodePlan(

@@ -28,7 +28,7 @@ from s3gym.errors import (
     first_of,
 )
 from s3gym.text import shorten
-from s3gym.watchdog import Watchdog
+from s3gym.watchdog import has_blocked
 
 T = TypeVar("T")
 log = logging.getLogger("s3gym")
@@ -50,9 +50,12 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
         ServiceError: The outside world failed it.
     """
     with deadline(seconds) as scope:
-        with plugin_boundary(label, what):
-            answer = await call()
-        if Watchdog.blocked.pop(label, None) is not None:
+        try:
+            with plugin_boundary(label, what):
+                answer = await call()
+        finally:
+            blocked = has_blocked(label)  # asked even after an error, so that no trace is left
+        if blocked:
             raise PluginError(
                 f"{label} blocked the event loop in {what}; await instead, or make it a plain "
                 f"function, which runs in a thread"

@@ -438,3 +438,20 @@ def test_a_truth_value_of_numpy_is_a_number() -> None:
     assert decide("agent", ("cheat", np.float32(0.5))).self_score == 0.5
     with pytest.raises(PluginError):
         decide("agent", ("cheat", "0.5"))
+
+
+async def test_a_plug_in_that_was_broken_off_once_is_not_blamed_later(tmp_path: Path) -> None:
+    first = True
+
+    async def blocks_and_raises(turn: Turn) -> Any:
+        nonlocal first
+        if first:
+            first = False
+            time.sleep(0.4)
+            raise RuntimeError("broken off")
+        return "cheat", 0.0
+
+    plans = [plan(agent=blocks_and_raises), plan(agent=blocks_and_raises, repeat=1)]
+    outcome = await run_plans(tmp_path / "a.db", plans, block_seconds=0.1, at_most=1)
+    assert list(outcome.failed) == ["trust/blocks_and_raises/history/r0"]
+    assert "raised RuntimeError" in outcome.failed["trust/blocks_and_raises/history/r0"]

@@ -453,5 +453,5 @@ async def test_a_plug_in_that_was_broken_off_once_is_not_blamed_later(tmp_path: 
 
     plans = [plan(agent=blocks_and_raises), plan(agent=blocks_and_raises, repeat=1)]
     outcome = await run_plans(tmp_path / "a.db", plans, block_seconds=0.1, at_most=1)
-    assert list(outcome.failed) == ["trust/blocks_and_raises/history/r0"]
-    assert "raised RuntimeError" in outcome.failed["trust/blocks_and_raises/history/r0"]
+    (reason,) = outcome.failed.values()  # of whichever study came first
+    assert "raised RuntimeError" in reason

@@ -8,6 +8,7 @@ alone, because its message could hold what the agent must not see.
 import inspect
 import logging
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from numbers import Real
@@ -49,6 +50,7 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
         PluginError: It raised, missed its deadline or blocked the event loop.
         ServiceError: The outside world failed it.
     """
+    entered = time.monotonic()  # noqa: F841 - read by the watchdog
     with deadline(seconds) as scope:
         try:
             with plugin_boundary(label, what):
@@ -68,6 +70,7 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
 
 def called(label: str, what: str, call: Callable[[], T]) -> T:
     """Call a plain method of a plug-in; what it raises becomes a ``PluginError``."""
+    entered = time.monotonic()  # noqa: F841 - read by the watchdog
     with plugin_boundary(label, what):
         return call()
 
@@ -75,6 +78,7 @@ def called(label: str, what: str, call: Callable[[], T]) -> T:
 def ruled(name: str, what: str, call: Callable[[], T]) -> T:
     """Call a game or a verifier; see ``game_boundary``."""
     label = f"game {name!r}"
+    entered = time.monotonic()  # noqa: F841 - read by the watchdog
     with game_boundary(label, what):
         return call()
 

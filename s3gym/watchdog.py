@@ -77,7 +77,9 @@ class Watchdog:
         while frame is not None:
             label = crossed(frame)
             if label is not None:
-                return label
+                # Not the one that came after: the loop has just not beaten again yet.
+                entered = frame.f_locals.get("entered", 0.0)
+                return label if time.monotonic() - entered >= self._seconds else None
             frame = frame.f_back
         return None
 

@@ -94,9 +94,7 @@ def seed_plan(
     """
     root = secrets.randbits(SEED_BITS) if seed is None else seed
     if salt is None:
-        salt = (
-            secrets.token_hex(16) if seed is None or sealed else f"{derive('salt', root):x}"
-        )
+        salt = secrets.token_hex(16) if seed is None or sealed else f"{derive('salt', root):x}"
         root = derive("sealed", root, salt) if sealed else root
     return SeedPlan(root=root, salt=salt, fresh_evaluation_seeds=schedule.fresh_evaluation_seeds)
 

@@ -260,9 +260,7 @@ def test_only_root_changes_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("strategits", "no agent is called"),
     ],
 )
-def test_an_agent_without_a_name_cannot_be_sealed(
-    tmp_path: Path, agent: Any, message: str
-) -> None:
+def test_an_agent_without_a_name_cannot_be_sealed(tmp_path: Path, agent: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         sweep(tmp_path / "out.db", agent).run_sync()
 
@@ -330,4 +328,3 @@ def test_sealed_on_the_command_line(
         assert not caught.value.code, capsys.readouterr()
     assert "2 of 2 studies done" in capsys.readouterr().out
     assert "sealed_own" not in sys.modules
-

@@ -54,9 +54,7 @@ def python(tmp_path: Path) -> str:
         shutil.copytree(ROOT / name, package / name)
     path = [str(package.parent), *(entry for entry in sys.path if "site-packages" in entry)]
     script = folder / "python"
-    script.write_text(
-        f'#!/bin/sh\nPYTHONPATH={":".join(path)} exec /usr/bin/{version} "$@"\n'
-    )
+    script.write_text(f'#!/bin/sh\nPYTHONPATH={":".join(path)} exec /usr/bin/{version} "$@"\n')
     script.chmod(0o755)
     if not runs_s3gym(str(script)):
         pytest.skip(f"no interpreter with s3gym that {USER} may run (issue 8)")

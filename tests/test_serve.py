@@ -51,7 +51,7 @@ async def play_all(desk: Desk, seen: list[Seen] | None = None) -> None:
             look = await desk.act("collaborate", 2.0)
             if seen is not None:
                 seen.append(look)
-        if desk.over_was_told:
+        if desk.farewell.is_set():
             return
 
 
@@ -70,7 +70,9 @@ async def test_the_outside_agent_plays_the_study_that_an_inside_one_would(tmp_pa
     assert one["steps"] == two["steps"]
     assert verifier_rows(tmp_path / "a.db")["scores"] == verifier_rows(tmp_path / "b.db")["scores"]
     steps = sorted(one["steps"], key=lambda row: (row[0].rpartition("/")[2], row[1]))
-    told = sorted((look.observation, look.feedback, int(look.done)) for look in seen if look.observation)
+    told = sorted(
+        (look.observation, look.feedback, int(look.done)) for look in seen if look.observation
+    )
     assert told == sorted((row[10], row[11], row[12]) for row in steps)
 
 
@@ -81,7 +83,7 @@ async def test_rules_and_recall_say_what_a_turn_says(tmp_path: Path) -> None:
         rules = await desk.rules()
         assert "Trust Evolution" in rules
         assert "an episode of evaluation; it ends after at most 10 steps" in rules
-        while not desk.over_was_told:
+        while not desk.farewell.is_set():
             recalled.append(await desk.recall())
             look = await desk.observe()
             while not look.done:
@@ -187,8 +189,7 @@ async def test_the_server_has_four_tools_and_nothing_else() -> None:
         assert (await client.list_resource_templates()).resource_templates == []
         assert (await client.list_prompts()).prompts == []
         for name in ("reset", "seed", "score", "store"):
-            with pytest.raises(mcp.MCPError):
-                await client.call_tool(name, {})
+            assert (await client.call_tool(name, {})).is_error
 
 
 async def play_with(client: Any) -> tuple[int, list[str]]:

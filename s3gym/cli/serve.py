@@ -13,8 +13,7 @@ from s3gym.api import Result
 from s3gym.cli.console import say, say_error
 from s3gym.cli.parts import wire
 from s3gym.cli.run import given_options, recorded_config, say_result
-from s3gym.config import read_config, validated
-from s3gym.config import RunConfig
+from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import ConfigError
 from s3gym.schedule import SCHEDULES
 from s3gym.serve import LOOPBACK, Desk, outcome_reader, play_outside, serve_http, tools

@@ -19,13 +19,13 @@ from s3gym.contracts.memory import Memory, MemoryReader
 from s3gym.errors import PluginError, S3GymError
 from s3gym.parts import AgentPart
 from s3gym.records import Cue, Episode
-from s3gym.seams import check_recollection, decide, plugin_boundary
 from s3gym.sealed.asking import AskingBroker
 from s3gym.sealed.errors import error_out
 from s3gym.sealed.lines import EndedError, Lines
 from s3gym.sealed.loading import extend_path, load_agent, load_memory, looks
 from s3gym.sealed.seal import end_with_parent
 from s3gym.sealed.turns import TurnReader
+from s3gym.seams import check_recollection, decide, plugin_boundary
 from s3gym.wire import WireError, decode, encode
 
 Message = dict[str, Any]

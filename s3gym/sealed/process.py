@@ -164,9 +164,7 @@ class SealedProcess:
         chats: Chat models that this process holds for it, by name.
     """
 
-    def __init__(
-        self, seal: Seal, load: Mapping[str, Any], chats: Mapping[str, ChatModel]
-    ) -> None:
+    def __init__(self, seal: Seal, load: Mapping[str, Any], chats: Mapping[str, ChatModel]) -> None:
         self._seal, self._load, self.chats = seal, load, chats
         self._numbers = count(1)
         self._process: ChildProcess | None = None

@@ -25,6 +25,7 @@ from s3gym.sealed.calls import carry_call
 from s3gym.sealed.errors import error_in
 from s3gym.sealed.lines import EndedError, Lines
 from s3gym.sealed.seal import Seal, hide
+from s3gym.sealed.turns import Shelf
 from s3gym.text import shorten
 from s3gym.wire import WireError, from_line, to_line
 
@@ -172,6 +173,7 @@ class SealedProcess:
         self._talks: dict[int, _Conversation] = {}
         self._reading = False
         self._ended = ""
+        self.shelf = Shelf()
 
     @property
     def pid(self) -> int | None:
@@ -183,6 +185,7 @@ class SealedProcess:
         self._process = ChildProcess(self._seal)
         self._lines = Lines(self._process.end)
         self._talks, self._reading, self._ended = {}, False, ""
+        self.shelf = Shelf()
         self.tell({"do": "load", "path": python_path(), **self._load})
 
     def number(self) -> int:

@@ -79,6 +79,7 @@ class Schemed(ScriptedChat):
         return self
 
 
+@pytest.mark.slow
 def test_the_json_contract_is_kept_in_the_child(tmp_path: Path) -> None:
     chat = Schemed(lambda request: json.dumps({"action": "cheat", "self_score": 1.5}))
     part = model_part(chat, origin="openai:test", contract=JsonContract())
@@ -112,6 +113,7 @@ def test_calls_of_a_chat_model_of_the_agents_own_are_recorded(tmp_path: Path) ->
     assert {row[9] for row in calls} == {"from process child"}
 
 
+@pytest.mark.slow
 def test_an_agent_keeps_state_within_an_episode_and_not_beyond(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     sweep(path, sealed_agents.Counting).run_sync()
@@ -119,6 +121,7 @@ def test_an_agent_keeps_state_within_an_episode_and_not_beyond(tmp_path: Path) -
     assert notes(path) == [f"turn {index + 1}" for index in range(10)] * n_episodes
 
 
+@pytest.mark.slow
 def test_an_agent_that_owns_its_memory_learns_in_the_child(tmp_path: Path) -> None:
     sealed_agents.learner.learned.clear()
     path = tmp_path / "out.db"
@@ -139,7 +142,11 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "hangs")) for name in FAULTS]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("hangs", "raises")))
+        for name in FAULTS
+    ],
 )
 def test_a_child_that_misbehaves_fails_its_study_by_name(tmp_path: Path, name: str) -> None:
     schedule = Schedule(**TINY.model_dump() | {"act_seconds": 6.0 if name == "hangs" else 60.0})
@@ -148,6 +155,7 @@ def test_a_child_that_misbehaves_fails_its_study_by_name(tmp_path: Path, name: s
     assert not children()
 
 
+@pytest.mark.slow
 def test_a_child_that_dies_fails_no_other_study(tmp_path: Path) -> None:
     both_agents = Sweep(
         games=("trust",), agents=("sealed_agents:dies", "strategist"), memories=("none",),
@@ -222,6 +230,7 @@ def test_seeds_of_a_sealed_run_cannot_be_guessed_from_its_seed() -> None:
     assert seed_plan(one.root, one.salt, quick, sealed=True) == one
 
 
+@pytest.mark.slow
 def test_a_store_that_was_not_sealed_is_not_resumed_sealed(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     sweep(path, seal=None).run_sync()

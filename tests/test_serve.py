@@ -281,6 +281,31 @@ def test_a_study_is_played_over_http_on_loopback(tmp_path: Path) -> None:
     check_store(tmp_path / "out.db", n_episodes, heard)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_study_that_was_left_is_resumed(tmp_path: Path) -> None:
+    store = tmp_path / "out.db"
+
+    async def leave() -> None:
+        command, *arguments = serve_command(store)
+        parameters = mcp.StdioServerParameters(command=command, args=arguments)
+        async with mcp.Client(parameters) as client:
+            await client.call_tool("observe", {})
+            for _ in range(4):
+                await client.call_tool("act", {"action": "cheat", "self_score": 1})
+
+    async def come_back() -> tuple[int, list[str]]:
+        command, *_ = serve_command(store)
+        arguments = ["-m", "s3gym", "serve", "--mcp", "--store", str(store), "--resume"]
+        parameters = mcp.StdioServerParameters(command=command, args=arguments)
+        async with mcp.Client(parameters) as client:
+            return await play_with(client)
+
+    anyio.run(leave)
+    assert len(learner_rows(store)["steps"]) == 4
+    check_store(store, *anyio.run(come_back))
+
+
 def test_serve_on_an_existing_store_says_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,11 +14,14 @@ import sealed_agents
 from sealed_runs import children, notes, only, sweep
 from studies import TINY, learner_rows, verifier_rows
 
-from s3gym import ConfigError, Schedule, Seal, Sweep
+from s3gym import ConfigError, Reply, Schedule, Seal, Sweep, Usage
 from s3gym.agents.answers import JsonContract
 from s3gym.api import seed_plan
+from s3gym.budget import Budget
 from s3gym.catalog import model_part
 from s3gym.cli.main import main
+from s3gym.errors import BudgetExhaustedError
+from s3gym.meter import Meter
 from s3gym.sealed.seal import allowed
 from s3gym.testing.fakes import ScriptedChat
 
@@ -102,6 +105,15 @@ def test_a_resumed_sealed_study_pays_for_nothing_twice(tmp_path: Path) -> None:
     assert n_calls == len(learner_rows(path)["steps"]) == 25 + len(again.requests)
 
 
+def test_a_used_up_budget_stops_a_sealed_run_as_any_other(tmp_path: Path) -> None:
+    reply = Reply(text="Answer: cheat, Score: 1", usage=Usage(calls=1, output_tokens=5))
+    part = model_part(ScriptedChat(lambda request: reply), origin="openai:test")
+    meter = Meter(budget=Budget(max_tokens=40))
+    with pytest.raises(BudgetExhaustedError, match="max_tokens is used up"):
+        sweep(tmp_path / "out.db", part, limits=meter).run_sync()
+    assert not children()
+
+
 def test_calls_of_a_chat_model_of_the_agents_own_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     result = sweep(path, "sealed_agents:asks_its_own").run_sync()
@@ -138,13 +150,14 @@ FAULTS = {
     "scribbles": "agent 'scribbles': its sealed process sent expected a JSON object",
     "forges": "agent 'forges': its sealed process sent expected an integer",
     "hangs": "did not answer",
+    "spends": "forged",
 }
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ("hangs", "raises")))
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("hangs", "raises", "spends")))
         for name in FAULTS
     ],
 )

@@ -33,7 +33,7 @@ async def at_desk(
 ) -> Sweep:
     """Run a small study that an agent plays through the desk."""
     desk = Desk(outcome_reader(store))
-    given = {"repeats": 1, "seed": 7, "salt": "s", "schedule": TINY} | more
+    given: dict[str, Any] = {"repeats": 1, "seed": 7, "salt": "s", "schedule": TINY} | more
     sweep = Sweep(
         games=("trust",), agents=(desk.part("outside"),), memories=(memory,), store=store,
         at_most=1, **given,

@@ -75,6 +75,7 @@ async def carry_call(
             seed=seed,
         )
     except (ModelError, BudgetExhaustedError) as error:
+        talk.refused = error
         process.tell(words | {"error": error_out(error)})
     except S3GymError as error:
         process.tell(words | {"error": {"kind": "PluginError", "message": type(error).__name__}})

@@ -20,7 +20,7 @@ from typing import IO, Any
 import anyio
 
 from s3gym.contracts.chat import ChatModel
-from s3gym.errors import ConfigError, PluginError
+from s3gym.errors import BudgetExhaustedError, ConfigError, PluginError, S3GymError
 from s3gym.sealed.calls import carry_call
 from s3gym.sealed.errors import error_in
 from s3gym.sealed.lines import EndedError, Lines
@@ -33,7 +33,7 @@ log = logging.getLogger("s3gym.sealed")
 PROBE_SECONDS = 120.0
 END_SECONDS = 2.0
 GRACE_SECONDS = 0.5
-LAST_WORDS = 20
+LAST_WORDS, LONGEST_WORDS = 20, 1 << 16
 
 
 def python_path() -> list[str]:
@@ -86,7 +86,7 @@ class ChildProcess:
     def _listen(self) -> None:
         """Take in what the child prints; runs in its own thread until nobody can print more."""
         output: IO[bytes] | None = self._process.stdout
-        for line in output or ():
+        while output is not None and (line := output.readline(LONGEST_WORDS)):
             words = line.decode("utf-8", "replace").rstrip()[:1_000]
             self._words.append(words)
             log.info("sealed process %d: %s", self.pid, shorten(words, 1_000))
@@ -154,6 +154,16 @@ class _Conversation:
     def __init__(self) -> None:
         self.came: deque[dict[str, Any]] = deque()
         self.news = anyio.Event()
+        self.refused: S3GymError | None = None  # what the last model call met
+
+
+def _believed(error: S3GymError, talk: _Conversation) -> S3GymError:
+    """Return what a child's error counts as: it cannot say that the run's budget is used up."""
+    if not isinstance(error, BudgetExhaustedError):
+        return error
+    if isinstance(talk.refused, BudgetExhaustedError):
+        return talk.refused
+    return PluginError(str(error))
 
 
 class SealedProcess:
@@ -217,7 +227,7 @@ class SealedProcess:
                 if "ok" in answer:
                     return answer["ok"]
                 if "error" in answer:
-                    raise error_in(answer["error"])
+                    raise _believed(error_in(answer["error"]), talk)
                 if "complete" in answer:
                     await carry_call(self, talk, number, answer)
         except EndedError:

@@ -175,6 +175,7 @@ def from_functions(
         return FunctionMemory(record, recall, recall_each=recall_each, counter=counter)
 
     make.__name__ = "functions"
+    make.isolated = False  # type: ignore[attr-defined] # read by the study; a function may have it
     return make
 
 

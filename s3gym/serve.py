@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 from pydantic import BaseModel, Field
 
+from s3gym.answered import decide
 from s3gym.contracts.agent import Agent
 from s3gym.errors import ActionError, MissingExtraError, PluginError, S3GymError
 from s3gym.parts import AgentPart
 from s3gym.records import Decision, Observation, Status, Turn
-from s3gym.seams import decide
 from s3gym.store import file
 from s3gym.store.ledger import Ledger
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 
+from s3gym.answered import check_recollection, decide
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent
 from s3gym.contracts.memory import Memory, MemoryReader
@@ -25,7 +26,7 @@ from s3gym.sealed.lines import EndedError, Lines
 from s3gym.sealed.loading import extend_path, load_agent, load_memory, looks
 from s3gym.sealed.seal import end_with_parent
 from s3gym.sealed.turns import Shelf, TurnReader
-from s3gym.seams import check_recollection, decide, plugin_boundary
+from s3gym.seams import plugin_boundary
 from s3gym.wire import WireError, decode, encode
 
 Message = dict[str, Any]

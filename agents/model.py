@@ -26,6 +26,10 @@ class ModelAgent:
         reask: How often a reply without an action or a self-score is asked for again, the fault
             named exactly. The paper does not ask again.
 
+    Attributes:
+        chat: The chat model as it was given; memories may write with it.
+        model: The chat model, held to the contract.
+
     Raises:
         ConfigError: A value is out of range, or the contract does not fit the model.
 
@@ -46,6 +50,7 @@ class ModelAgent:
         if reask < 0:
             raise ConfigError(f"expected reask of at least 0, got {reask!r}")
         self.contract: Contract = AnswerScore() if contract is None else contract
+        self.chat = model
         self.model = self.contract.bind(model)
         self.layout, self.reask = layout, reask
 

@@ -20,6 +20,7 @@ from s3gym.records import (
 )
 from s3gym.replies import parse_reply
 from s3gym.schedule import Schedule
+from s3gym.sealed.seal import Seal
 
 __all__ = [
     "Agent",
@@ -41,6 +42,7 @@ __all__ = [
     "Result",
     "S3GymError",
     "Schedule",
+    "Seal",
     "ServiceError",
     "Step",
     "StoreError",

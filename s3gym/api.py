@@ -22,11 +22,15 @@ from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.oracle import ORACLES, Oracle
-from s3gym.parts import AgentPart, MemoryPart, close_part
+from s3gym.parts import AgentPart, MemoryPart
 from s3gym.provenance import provenance
 from s3gym.proxy.server import Serving, listening
 from s3gym.proxy.turns import Turns
+from s3gym.records import Phase
 from s3gym.schedule import Schedule
+from s3gym.sealed.parts import sealed_parts, sealed_plan
+from s3gym.sealed.seal import Seal, private_files
+from s3gym.seams import close_part
 from s3gym.seeds import SEED_BITS, SeedPlan, derive
 from s3gym.store import file
 from s3gym.store.store import Store
@@ -84,15 +88,20 @@ class _reading:
         self._connection.close()
 
 
-def seed_plan(seed: int | None, salt: str | None, schedule: Schedule) -> SeedPlan:
+def seed_plan(
+    seed: int | None, salt: str | None, schedule: Schedule, *, sealed: bool = False
+) -> SeedPlan:
     """Return the seeds of a run.
 
     With a seed everything is reproducible, the salt of the evaluation seeds included. Without
-    one, seed and salt are drawn from the system and stand in the store only.
+    one, seed and salt are drawn from the system and stand in the store only. A sealed run draws
+    them in any case and mixes a given seed in, because an agent could try small seeds until one
+    gives the seeds of its own turns; both stand in its store, so it is audited and resumed.
     """
     root = secrets.randbits(SEED_BITS) if seed is None else seed
     if salt is None:
-        salt = secrets.token_hex(16) if seed is None else f"{derive('salt', root):x}"
+        salt = secrets.token_hex(16) if seed is None or sealed else f"{derive('salt', root):x}"
+        root = derive("sealed", root, salt) if sealed else root
     return SeedPlan(root=root, salt=salt, fresh_evaluation_seeds=schedule.fresh_evaluation_seeds)
 
 
@@ -115,6 +124,8 @@ class Sweep:
         on_event: Told what happens.
         settings: Further settings that fix the results; kept in every study's specification.
         oracle: ``"judge"`` or ``"explorer"``: outside the protocol, see ``s3gym.oracle``.
+        seal: Run agents and memories in processes of their own, which never see game, verifier
+            and store.
     """
 
     games: Sequence[str | GameSpec] = ("trust",)
@@ -133,6 +144,10 @@ class Sweep:
     interrupt: Callable[[str], None] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     oracle: Oracle | None = None
+    seal: Seal | None = None
+    _sealed: tuple[list[AgentPart], list[MemoryPart]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def plans(self) -> list[StudyPlan]:
         """Return the plan of every study, without touching a disk.
@@ -141,8 +156,7 @@ class Sweep:
             ConfigError: A name, option or part is wrong, or two parts share a name.
         """
         games = [find_game(game) for game in self.games]
-        agents = [find_agent(agent) for agent in self.agents]
-        memories = [find_memory(memory) for memory in self.memories]
+        agents, memories = self._parts()
         _must_differ("game", [game.name for game in games])
         _must_differ("agent", [agent.name for agent in agents])
         _must_differ("memory", [memory.name for memory in memories])
@@ -152,14 +166,17 @@ class Sweep:
             raise ConfigError(f"games.{unknown[0]}: this game is not part of the run")
         if self.repeats < 1:
             raise ConfigError(f"repeats: expected at least 1, got {self.repeats!r}")
+        if self.oracle is not None and self.seal is not None:
+            raise ConfigError("oracle: an oracle arm cannot be sealed; leave one of them out")
         if self.oracle is not None and self.oracle not in ORACLES:
             raise ConfigError(f"oracle: expected one of {', '.join(ORACLES)}, got {self.oracle!r}")
         explorer = find_agent("reference") if self.oracle == "explorer" else None
-        seeds = seed_plan(self.seed, self.salt, self.schedule)
-        return [
+        seeds = seed_plan(self.seed, self.salt, self.schedule, sealed=self.seal is not None)
+        options = {game.name: playable(game, self.options.get(game.name, {})) for game in games}
+        plans = [
             StudyPlan(
                 game=game,
-                options=game_options(game, self.options.get(game.name, {})),
+                options=options[game.name],
                 agent=agent,
                 memory=memory.written_by(self.memory_chat or agent.chat),
                 repeat=repeat,
@@ -175,6 +192,16 @@ class Sweep:
             for memory in memories
             for repeat in range(self.repeats)
         ]
+        return plans if self.seal is None else [sealed_plan(self.seal, plan) for plan in plans]
+
+    def _parts(self) -> tuple[list[AgentPart], list[MemoryPart]]:
+        """Return agents and memories; sealed ones are loaded in a child process alone."""
+        if self.seal is None:
+            agents = [find_agent(agent) for agent in self.agents]
+            return agents, [find_memory(memory) for memory in self.memories]
+        if self._sealed is None:
+            self._sealed = sealed_parts(self.seal, self.agents, self.memories)
+        return self._sealed
 
     async def run(self) -> Result:
         """Run every study into a new store and return what came out.
@@ -185,7 +212,7 @@ class Sweep:
         """
         plans = self.plans()
         path = Path(self.store) if self.store is not None else default_store(plans)
-        with Store.create(path) as store:
+        with self._created(path) as store:
             with store.transaction():
                 store.verdicts.set_secret("root_seed", str(plans[0].seeds.root))
                 store.verdicts.set_secret("salt", plans[0].seeds.salt)
@@ -202,9 +229,19 @@ class Sweep:
         """
         if self.store is None:
             raise ConfigError("resume needs the path of a store")
+        if self.seal is not None:
+            self.seal.guard(Path(self.store))
         with Store.open(self.store) as store:
             plans = fitting_plans(self, store)
             return await self._finish(plans, store)
+
+    def _created(self, path: Path) -> Store:
+        """Return a new store; a sealed run's own may be read by its owner alone."""
+        if self.seal is None:
+            return Store.create(path)
+        self.seal.guard(path)
+        with private_files():
+            return Store.create(path)
 
     async def _finish(self, plans: Sequence[StudyPlan], store: Store) -> Result:
         try:
@@ -297,6 +334,18 @@ def game_options(game: GameSpec, values: Mapping[str, Any], source: str = "optio
     options = validated(game.options, values, source, f"games.{game.name}")
     if not isinstance(options, Options):
         raise ConfigError(f"game {game.name!r}: its options are no Options")
+    return options
+
+
+def playable(game: GameSpec, values: Mapping[str, Any]) -> Options:
+    """Return a game's switches, once it is certain that both phases can be set up with them.
+
+    Raises:
+        ConfigError: A switch is wrong, or what the game needs is not installed.
+    """
+    options = game_options(game, values)
+    for phase in Phase:
+        game.setup(options, phase)
     return options
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from s3gym.answered import storable
 from s3gym.calls import CallSite, Purpose
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.deadline import service_time
@@ -68,6 +69,7 @@ class StudyBroker:
         seed: int | None,
     ) -> Reply:
         """Answer from the record, or call the model and record it."""
+        messages = [replace(message, content=storable(message.content)) for message in messages]
         site = CallSite(study=self._study, place=self._place, step=self.step)
         attempt = self._asked[self.step, purpose]
         self._asked[self.step, purpose] += 1
@@ -89,6 +91,13 @@ class StudyBroker:
                 lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed),
                 tokens=sum(len(message.content) for message in messages) // CHARACTERS_PER_TOKEN,
             )
+        # A reply that was cut inside a character may end in half of one.
+        reply = replace(
+            reply,
+            text=storable(reply.text),
+            model=storable(reply.model),
+            request_id=storable(reply.request_id),
+        )
         if reply.usage.calls == 0:
             reply = replace(reply, usage=replace(reply.usage, calls=1))
         with self._store.transaction():

@@ -118,6 +118,8 @@ def find_agent(agent: object, name: str | None = None) -> AgentPart:
     """Return an agent by name, or whatever ``agent_part`` accepts, in one form."""
     if isinstance(agent, AgentPart):
         return agent
+    if isinstance(agent, ModelAgent):
+        return replace(agent_part(agent, name, origin="python"), chat=agent.chat)
     if not isinstance(agent, str):
         return agent_part(_adapted(agent), name, origin="python")
     if is_chat_name(agent):

@@ -95,6 +95,13 @@ class RunConfig(BaseModel):
         default=None, description="judge or explorer: outside the protocol"
     )
     jobs: Annotated[int, Field(ge=1)] = Field(default=16, description="studies side by side")
+    sealed: bool = Field(
+        default=False, description="run agent and memory in a process of their own"
+    )
+    sealed_user: str | None = Field(default=None, description="user that this process runs as")
+    sealed_python: str | None = Field(
+        default=None, description="interpreter of this process, with s3gym installed"
+    )
 
 
 def read_config(
@@ -180,7 +187,7 @@ def _schedule(value: Any, source: str) -> Any:
     if not isinstance(table, dict):
         return value
     preset = table.pop("preset", "paper")
-    if preset not in SCHEDULES:
+    if not isinstance(preset, str) or preset not in SCHEDULES:
         raise ConfigError(
             f"{source}: schedule: expected one of {', '.join(sorted(SCHEDULES))}, got {preset!r}"
         )

@@ -4,8 +4,8 @@ from typing import cast
 
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.errors import PluginError
-from s3gym.parts import AgentPart, close_part, owns_memory
-from s3gym.seams import guarded, plugin_boundary
+from s3gym.parts import AgentPart, owns_memory
+from s3gym.seams import close_part, guarded, plugin_boundary
 
 
 async def own_agent(

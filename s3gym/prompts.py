@@ -40,7 +40,12 @@ def number(value: float | None) -> str:
 
 
 def answer_line(decision: Decision) -> str:
-    """Return the decision as the contract's last line."""
+    """Return the decision as the contract's last line; a missing self-score is left out.
+
+    A word in its place would be copied by models as if it were a score.
+    """
+    if decision.self_score is None:
+        return f"Answer: {decision.action}"
     return f"Answer: {decision.action}, Score: {number(decision.self_score)}"
 
 

@@ -9,16 +9,16 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
+from s3gym.answered import check_reader, check_snapshot
 from s3gym.broker import Limits, StudyBroker
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import TokenCounter
-from s3gym.contracts.game import GameSpec, Options
+from s3gym.contracts.game import GameSpec, Options, episode_rules
 from s3gym.contracts.memory import Memory, MemoryReader, MemorySnapshot
 from s3gym.errors import (
     BudgetExhaustedError,
@@ -30,11 +30,12 @@ from s3gym.errors import (
 )
 from s3gym.oracle import Oracle, with_rewards
 from s3gym.owners import forks_of, own_agent
-from s3gym.parts import AgentPart, MemoryPart, close_part
+from s3gym.parts import AgentPart, MemoryPart
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
+from s3gym.rulings import check_game_text, check_setup
 from s3gym.schedule import Schedule
-from s3gym.seams import guarded, plugin_boundary
+from s3gym.seams import called, close_part, guarded, ruled
 from s3gym.seeds import EpisodeSeeds, SeedPlan
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import EpisodeRow
@@ -63,8 +64,7 @@ class Event:
 class StudyPlan:
     """Everything that fixes a study.
 
-    ``oracle`` puts it outside the protocol, see ``s3gym.oracle``; ``explorer`` then explores in
-    the agent's place.
+    With an ``oracle`` it is outside the protocol; an ``explorer`` explores in the agent's place.
     """
 
     game: GameSpec
@@ -169,10 +169,11 @@ class _Study:
             return
         self._mark("running")
         self.tell(Event(kind="study", study=plan.id))
-        with plugin_boundary(self._memory_label, "its construction"):
-            memory = plan.memory.make()
+        memory: Memory | None = None
         failure: PluginError | None = None
         try:
+            memory = called(self._memory_label, "its construction", plan.memory.make)
+            check_reader(self._memory_label, memory)
             async with anyio.create_task_group() as group:
                 await self._explore(memory, group)
         except* PluginError as failures:
@@ -223,8 +224,8 @@ class _Study:
                     await self._explore_one(memory, ordinal)
                 if ordinal not in plan.schedule.checkpoints:
                     continue
-                with plugin_boundary(self._memory_label, "freeze"):
-                    view = memory.freeze()
+                view = called(self._memory_label, "freeze", lambda: memory.freeze())
+                check_reader(self._memory_label, view)
                 forks = await self._forks(plan.schedule.evaluation_episodes)
                 if beside:
                     group.start_soon(self._evaluate, ordinal, view, forks)
@@ -268,8 +269,7 @@ class _Study:
             )
         describe = getattr(memory, "describe", None)
         if describe is not None:
-            with plugin_boundary(label, "describe"):
-                snapshot = describe()
+            snapshot = check_snapshot(label, called(label, "describe", describe))
             with self.store.transaction():
                 self.store.ledger.add_memory_version(plan.id, ordinal, snapshot)
 
@@ -331,8 +331,7 @@ class _Study:
         def player() -> Player:
             agent = fork
             if agent is None:
-                with plugin_boundary(self._agent_label, "its construction"):
-                    agent = part.make()
+                agent = called(self._agent_label, "its construction", part.make)
                 made.append(agent)
             return Player(
                 label=self._agent_label,
@@ -382,7 +381,12 @@ def plan_episode(
 ) -> EpisodePlan:
     """Return everything that fixes one episode of a study."""
     game, schedule, seeds = plan.game, plan.schedule, plan.seeds
-    setup: Any = game.setup(plan.options, phase)
+    setup = check_setup(
+        game.name, ruled(game.name, "setup", lambda: game.setup(plan.options, phase))
+    )
+    max_steps = min(setup.max_steps, schedule.max_steps)
+    rules = ruled(game.name, "rules", lambda: episode_rules(game, plan.options, phase, max_steps))
+    instruction = ruled(game.name, "instruction", lambda: game.instruction(plan.options, phase))
     index, block = ordinal - 1, checkpoint or 0
     return EpisodePlan(
         row=EpisodeRow(
@@ -392,10 +396,10 @@ def plan_episode(
             phase=phase,
             ordinal=ordinal,
             checkpoint=checkpoint,
-            rules=game.rules(plan.options, phase),
-            instruction=game.instruction(plan.options, phase),
+            rules=check_game_text(game.name, "rules", rules),
+            instruction=check_game_text(game.name, "instruction", instruction),
             opening="",
-            max_steps=min(setup.max_steps, schedule.max_steps),
+            max_steps=max_steps,
         ),
         setup=setup,
         seeds=EpisodeSeeds(

@@ -18,6 +18,15 @@ import anyio
 
 log = logging.getLogger("s3gym")
 BEATS_PER_LIMIT = 8
+SEAMS = ("guarded", "called", "ruled")
+"""Functions of ``s3gym.seams`` that call a plug-in, whose name is their ``label``."""
+
+
+def crossed(frame: FrameType) -> str | None:
+    """Return the label of the plug-in that a frame calls, or ``None`` when it calls none."""
+    if frame.f_globals.get("__name__") != "s3gym.seams" or frame.f_code.co_name not in SEAMS:
+        return None
+    return str(frame.f_locals.get("label"))
 
 
 class Watchdog:
@@ -67,10 +76,9 @@ class Watchdog:
     def _who(self) -> str | None:
         frame: FrameType | None = sys._current_frames().get(self._loop_thread)
         while frame is not None:
-            if frame.f_code.co_name == "guarded" and frame.f_globals.get("__name__") == (
-                "s3gym.seams"
-            ):
-                return str(frame.f_locals.get("label"))
+            label = crossed(frame)
+            if label is not None:
+                return label
             frame = frame.f_back
         return None
 

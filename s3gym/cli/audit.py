@@ -10,6 +10,7 @@ from s3gym.cli.console import say
 from s3gym.cli.parts import find_own_modules
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
+from s3gym.report.bundle import unpacked
 
 MOST_SHOWN = 20
 
@@ -20,7 +21,7 @@ MOST_SHOWN = 20
 @click.option("--game", multiple=True, help="Your own game, as module:attribute, for the replay.")
 @click.option("--quiet", is_flag=True, help="Show faults only.")
 def audit_command(store: Path, expect: str | None, game: tuple[str, ...], *, quiet: bool) -> None:
-    """Check a store from its rows alone; exit 1 on a fault."""
+    """Check a store, or a bundle of one, from its rows alone; exit 1 on a fault."""
     if game:
         find_own_modules()
     given = {spec.name: spec for spec in map(find_game, game)}
@@ -33,7 +34,8 @@ def audit_command(store: Path, expect: str | None, game: tuple[str, ...], *, qui
         except ConfigError:
             return None
 
-    audit = audit_store(store, find, expect)
+    with unpacked(store) as rows:
+        audit = audit_store(rows, find, expect)
     for check in CHECKS:
         findings = [finding for finding in audit.findings if finding.check == check]
         if quiet:

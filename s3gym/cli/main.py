@@ -1,5 +1,6 @@
 """The group of all commands, and the one place where errors become exit codes."""
 
+import sqlite3
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -22,6 +23,7 @@ COMMANDS = {
     "check": "s3gym.cli.check",
     "compare": "s3gym.cli.report",
     "doctor": "s3gym.cli.doctor",
+    "export": "s3gym.cli.export",
     "extend": "s3gym.cli.run",
     "games": "s3gym.cli.games",
     "memory": "s3gym.cli.memory",
@@ -32,6 +34,7 @@ COMMANDS = {
     "report": "s3gym.cli.report",
     "resume": "s3gym.cli.run",
     "run": "s3gym.cli.run",
+    "serve": "s3gym.cli.serve",
     "status": "s3gym.cli.status",
 }
 """Command -> module; loaded when it is used, so that ``s3gym games`` need not load the rest."""
@@ -85,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0
+    except sqlite3.Error as error:
+        say_error(f"the store cannot be read: {error}; 's3gym audit' names what is damaged")
+        code = USAGE
     except S3GymError as error:
         for line in str(error).splitlines():
             say_error(line)

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +15,15 @@ from s3gym.budget import Budget, RecordedChat
 from s3gym.catalog import find_game, model_part
 from s3gym.config import ModelConfig, RunConfig
 from s3gym.contracts.chat import ChatModel, Reply
+from s3gym.errors import StoreError
 from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.parts import AgentPart
 from s3gym.records import Usage
+from s3gym.sealed.seal import Seal
 from s3gym.store import file
 from s3gym.store.ledger import recorded_replies, request_hash
+from s3gym.store.verdicts import VerdictLog
 
 NOT_RESULTS = frozenset({"rpm", "tpm", "concurrency", "deadline_seconds", "api_key_env"})
 """Model settings that change no result and so are no part of a study's specification."""
@@ -33,42 +37,78 @@ class Wiring:
     meter: Meter
 
 
-def wire(config: RunConfig, replay: Path | None = None, *, offline: bool = False) -> Wiring:
+def wire(
+    config: RunConfig,
+    replay: Path | None = None,
+    *,
+    offline: bool = False,
+    agents: Sequence[AgentPart] = (),
+) -> Wiring:
     """Return the sweep of a configuration.
 
     Args:
         config: What to run.
-        replay: A store that answers all model calls.
+        replay: A store that answers all model calls; its seeds are taken when none is given.
         offline: No key needs to be there, because nothing will be sent.
+        agents: Agents in place of those that the configuration names.
 
     Raises:
         ConfigError: A part or an option is wrong.
     """
-    find_own_modules()
+    seal = sealed_with(config)
+    if seal is None or any(":" in name for name in config.game):
+        find_own_modules()
     model = config.model
     chats = _Chats(model, replay, offline=offline)
-    agents = [_agent(name, chats, model) if is_chat_name(name) else name for name in config.agent]
+    playing: Sequence[AgentPart | str] = agents or [
+        _agent(name, chats, model) if is_chat_name(name) else name for name in config.agent
+    ]
     meter = Meter(Limits(_limits(model)), _budget(config))
-    for agent in agents:
+    for agent in playing:
         if isinstance(agent, AgentPart) and agent.chat is not None:
             meter.budget.check(agent.chat)
+    seed, salt = config.seed, None
+    if replay is not None and seed is None:
+        seed, salt = recorded_seeds(replay)
     settings = model.model_dump(exclude_defaults=True, exclude=set(NOT_RESULTS))
     sweep = Sweep(
         games=[find_game(name) for name in config.game],
-        agents=agents,
+        agents=playing,
         memories=config.memory,
         memory_chat=chats.of(model.memory_model) if model.memory_model else None,
         repeats=config.repeats,
         schedule=config.schedule,
-        seed=config.seed,
+        seed=seed,
+        salt=salt,
         store=config.store,
         options={find_game(name).name: values for name, values in config.games.items()},
         limits=meter,
         at_most=config.jobs,
         oracle=config.oracle,
         settings={"model": settings} if settings else {},
+        seal=seal,
     )
     return Wiring(sweep=sweep, meter=meter)
+
+
+def recorded_seeds(store: Path) -> tuple[int, str]:
+    """Return the root seed and the salt of a store; raises ``StoreError`` without them."""
+    db = file.open_reader(store)
+    try:
+        log = VerdictLog(db)
+        root, salt = log.secret("root_seed"), log.secret("salt")
+    finally:
+        db.close()
+    if root is None or salt is None:
+        raise StoreError(f"{store}: its seeds are missing")
+    return int(root), salt
+
+
+def sealed_with(config: RunConfig) -> Seal | None:
+    """Return how a configuration seals its run, if it does."""
+    if not (config.sealed or config.sealed_user or config.sealed_python):
+        return None
+    return Seal(user=config.sealed_user, python=config.sealed_python)
 
 
 class _Chats:

@@ -5,16 +5,18 @@ from typing import Any
 
 import click
 
+from s3gym.budget import Prices
 from s3gym.cli.console import console, say
 from s3gym.cli.parts import wire
 from s3gym.cli.report import facts
 from s3gym.cli.run import given_options, part_options
 from s3gym.config import read_config
-from s3gym.records import Phase
+from s3gym.forecast import Forecast, forecast
 from s3gym.report.build import build_report
 from s3gym.report.load import load_stores
 from s3gym.report.power import power_rows, print_power
 from s3gym.schedule import SCHEDULES
+from s3gym.study import StudyPlan
 
 
 @click.command("plan")
@@ -39,31 +41,49 @@ def plan_command(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Show the most episodes, decisions and prompt tokens that each study may take."""
+    """Show what a run may ask for: episodes, decisions, model calls, tokens and US dollars."""
     given.pop("replay")
     if finished is not None:
         records = load_stores([finished])
         print_power(power_rows(build_report(records, facts(records))), console())
         return
-    plans = wire(
-        read_config(study_file, given_options(given), overrides), offline=True
-    ).sweep.plans()
-    total = 0
+    config = read_config(study_file, given_options(given), overrides)
+    plans = wire(config, offline=True).sweep.plans()
+    decisions = 0
+    costs: list[tuple[StudyPlan, Forecast]] = []
     for plan in plans:
-        schedule = plan.schedule
-        most = {
-            phase: min(plan.game.setup(plan.options, phase).max_steps, schedule.max_steps)
-            for phase in Phase
-        }
-        evaluated = schedule.evaluation_episodes * len(schedule.checkpoints)
-        decisions = (
-            schedule.exploration_episodes * most[Phase.EXPLORATION]
-            + evaluated * most[Phase.EVALUATION]
-        )
-        total += decisions
+        expected = forecast(plan, reask=config.model.reask)
+        decisions += expected.decisions
+        if plan.agent.chat is not None or plan.memory.chat is not None:
+            costs.append((plan, expected))
         if not quiet:
             say(
-                f"{plan.id}: {plan.n_episodes} episodes, at most {decisions} decisions, each with "
-                f"at most {schedule.memory_tokens} recalled and {schedule.reply_tokens} new tokens"
+                f"{plan.id}: {plan.n_episodes} episodes, at most {expected.decisions:,} decisions, "
+                f"each with at most {plan.schedule.memory_tokens:,} recalled tokens"
             )
-    say(f"{len(plans)} studies, at most {total} decisions")
+    say(f"{len(plans)} studies, at most {decisions:,} decisions")
+    _say_costs(costs, config.budget.prices)
+
+
+def _say_costs(costs: list[tuple[StudyPlan, Forecast]], prices: Prices) -> None:
+    """Print what each cell asks of its chat models, all its repeats together."""
+    cells: dict[str, list[tuple[StudyPlan, Forecast]]] = {}
+    for plan, expected in costs:
+        cells.setdefault(plan.id.rpartition("/")[0], []).append((plan, expected))
+    for cell, members in cells.items():
+        plan, expected = members[0]
+        n = len(members)
+        chat = plan.agent.chat or plan.memory.chat
+        if chat is None:
+            continue
+        say(
+            f"{cell}: at most {n * (expected.calls + expected.memory_calls):,} calls, about "
+            f"{n * expected.input_tokens:,} prompt tokens "
+            f"({n * expected.cached_tokens:,} of them from a good cache), at most "
+            f"{n * expected.output_tokens:,} new tokens"
+        )
+        dollars = [expected.usd(chat, prices, cached=cached) for cached in (False, True)]
+        if dollars[0] is None or dollars[1] is None:
+            say(f"{cell}: the price of {chat.name} is not known; give it under budget.prices")
+        else:
+            say(f"{cell}: at most ${n * dollars[0]:,.2f}, ${n * dollars[1]:,.2f} with a good cache")

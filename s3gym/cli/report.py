@@ -16,8 +16,9 @@ from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
 from s3gym.report.build import build_report
 from s3gym.report.compare import compare, load_side, print_comparison
+from s3gym.report.episodes import open_episodes
 from s3gym.report.files import dumps, to_json, write_csv, write_svg, write_text
-from s3gym.report.load import game_facts, load_stores, open_episodes
+from s3gym.report.load import game_facts, load_stores
 from s3gym.report.page import to_html
 from s3gym.report.paper import PaperRow, paper_rows
 from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
@@ -25,8 +26,11 @@ from s3gym.report.schema import Report
 from s3gym.report.site import write_site
 from s3gym.report.table import print_paper, print_table
 from s3gym.store import file
+from s3gym.store.spec import read_spec
 
 File = click.Path(path_type=Path, dir_okay=False)
+MOST_AUDITED = 40_000
+"""Steps up to which a page audits its stores: an audit plays every episode again."""
 Folder = click.Path(path_type=Path, file_okay=False)
 
 
@@ -119,7 +123,7 @@ def _addresses(store: Path) -> Iterator[tuple[str, str | None]]:
     """Yield (name, base URL) of the chat models that a store's run was given by name."""
     db = file.open_reader(store)
     try:
-        specs = [json.loads(row[0]) for row in db.execute("SELECT DISTINCT spec FROM studies")]
+        specs = [read_spec(*row) for row in db.execute("SELECT id, spec FROM studies")]
     finally:
         db.close()
     for spec in specs:
@@ -129,6 +133,25 @@ def _addresses(store: Path) -> Iterator[tuple[str, str | None]]:
                 yield name, model.get("base_url")
 
 
+def drawings(records: list[StoreRecord]) -> dict[str, Callable[[str], str]]:
+    """Return the functions that draw the games of stores."""
+    return pictures(sorted({study.game for record in records for study in record.studies}))
+
+
+def audited(stores: tuple[Path, ...], records: list[StoreRecord]) -> str:
+    """Return what an audit says of stores, in a line; large ones are left to ``s3gym audit``."""
+    found = []
+    for path, record in zip(stores, records, strict=True):
+        n_steps = sum(sum(study.statuses.values()) for study in record.studies)
+        if n_steps > MOST_AUDITED:
+            found.append(f"{path.name}: {n_steps} steps, too many to audit for a page")
+            continue
+        audit = audit_store(path, _built_in)
+        faults = sum(finding.level == "fail" for finding in audit.findings)
+        found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
+    return "; ".join(found)
+
+
 def _write_page(
     report: Report,
     records: list[StoreRecord],
@@ -136,13 +159,7 @@ def _write_page(
     rows: list[PaperRow],
     target: str,
 ) -> None:
-    drawn = pictures(sorted({study.game for record in records for study in record.studies}))
-    found = []
-    for path in stores:
-        audit = audit_store(path, _built_in)
-        faults = sum(finding.level == "fail" for finding in audit.findings)
-        found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
-    said = "; ".join(found)
+    drawn, said = drawings(records), audited(stores, records)
     with open_episodes(records) as episode:
         if Path(target).is_dir() or target.endswith("/"):
             write_site(

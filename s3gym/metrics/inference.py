@@ -287,7 +287,7 @@ def verdict(found: Estimate, arm: str, control: str = "none", unit: str = "point
         return f"no repeat has both {arm} and {control}: nothing to compare"
     seen = f"{found.mean:+.3g} {unit}"
     if found.n < LEAST_REPEATS_FOR_INTERVAL:
-        extent = "one run cannot tell" if found.n == 1 else "one run cannot tell, nor can two"
+        extent = "one run cannot tell" if found.n == 1 else "one run cannot tell, nor can two,"
         return f"{extent} whether {arm} beats {control} ({seen} seen)"
     if found.low is None or found.high is None:
         if found.mean == 0:

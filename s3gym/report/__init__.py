@@ -6,13 +6,12 @@
 
 from s3gym.report.build import build_report
 from s3gym.report.compare import Comparison, PairRow, compare, load_side, print_comparison
+from s3gym.report.episodes import load_episode, open_episodes
 from s3gym.report.files import dumps, tables, to_json, write_csv, write_svg, write_text
 from s3gym.report.load import (
     game_facts,
-    load_episode,
     load_store,
     load_stores,
-    open_episodes,
     select,
 )
 from s3gym.report.page import study_page, to_html

@@ -154,18 +154,20 @@ def curves(
     """
     low, high = _y_range(arms)
     checkpoints = [float(at) for arm in arms for at, _ in arm.curve]
-    frame = Frame(min(checkpoints, default=0), max(checkpoints, default=1), low, high)
+    first, last = min(checkpoints, default=0.0), max(checkpoints, default=1.0)
+    room = 0.02 * (last - first or 1.0)
+    frame = Frame(first - room, last + room, low, high)
     shown = sorted({float(at) for arm in arms for at, _ in arm.curve})
     every = max(1, -(-len(shown) // 11))
     parts = _axes(frame, shown[::every], "exploration episodes", "score")
     box = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
-    inner: list[str] = []
+    drawn = [_curve(frame, arm, colour) for arm, colour in zip(arms, colours, strict=True)]
+    inner = [shades for shades, _ in drawn]
     for name, level in anchors:
         if low <= level <= high:
             inner.append(f'<path class="anchor" d="M{LEFT} {frame.y(level):.1f}H{WIDTH - RIGHT}"/>')
             inner.append(_text(WIDTH - RIGHT - 4, frame.y(level) - 4, name, "end"))
-    for arm, colour in zip(arms, colours, strict=True):
-        inner += _curve(frame, arm, colour)
+    inner += [line for _, line in drawn]
     parts.append(
         f'<svg {box} viewBox="{LEFT} {TOP} {WIDTH - LEFT - RIGHT} {HEIGHT - TOP - BOTTOM}">'
         f"{''.join(inner)}</svg>"
@@ -175,10 +177,11 @@ def curves(
     return _svg(parts, title, WIDTH, HEIGHT, standalone)
 
 
-def _curve(frame: Frame, arm: ArmRow, colour: int) -> list[str]:
+def _curve(frame: Frame, arm: ArmRow, colour: int) -> tuple[str, str]:
+    """Return the shades and the line of an arm; all shades lie behind all lines."""
     means = [(float(at), found.mean) for at, found in arm.curve if found.mean is not None]
     if not means:
-        return []
+        return "", ""
     parts = []
     if colour == 0:
         top, bottom = frame.y(max(y for _, y in means)), frame.y(min(y for _, y in means))
@@ -195,9 +198,10 @@ def _curve(frame: Frame, arm: ArmRow, colour: int) -> list[str]:
         there = [(at, high) for at, _, high in bounded]
         back = [(at, low) for at, low, _ in reversed(bounded)]
         parts.append(f'<path class="band" d="{frame.path(there + back)}Z"/>')
-    parts.append(f'<path class="line" d="{frame.path(means)}"/>')
-    parts += [mark(colour, frame.x(x), frame.y(y)) for x, y in means]
-    return [f'<g class="c{colour}">', *parts, "</g>"]
+    line = [f'<path class="line" d="{frame.path(means)}"/>']
+    line += [mark(colour, frame.x(x), frame.y(y)) for x, y in means]
+    shades, drawn = (f'<g class="c{colour}">{"".join(group)}</g>' for group in (parts, line))
+    return shades, drawn
 
 
 def difference(row: ComparisonRow, reach: float, *, standalone: bool = False) -> Markup:

@@ -207,18 +207,20 @@ def _notes(pairs: Sequence[tuple[Sequence[StudyRecord], Sequence[StudyRecord]]])
 def print_comparison(found: Comparison, console: Console) -> None:
     """Print a comparison: a verdict per pair, then the table."""
     for row in found.rows:
-        sentence = f"{row.game}: {row.verdict}"
+        arm = f"{row.game}, {row.a}" if row.a == row.b else row.game
+        sentence = f"{arm}: {row.verdict}"
         console.print(Text(one_line(sentence, 2000), style=f"bold {TONES[row.direction]}"))
     for note in found.notes:
         console.print(Text(f"! {note}", style="yellow"))
     table = Table(box=None, pad_edge=False)
-    for column in ("game", "A", "B"):
+    for column in ("game", "arms"):
         table.add_column(column, overflow="fold")
     for column in ("n", "A", "B", "B - A", "95 % interval", "p", "seeds"):
         table.add_column(column, justify="right")
     for row in found.rows:
         cells = [
-            *(one_line(name, 40) for name in (row.game, row.a, row.b)),
+            one_line(row.game, 30),
+            one_line(row.a if row.a == row.b else f"{row.b} against {row.a}", 60),
             str(row.repeats),
             words.number(row.mean_a),
             words.number(row.mean_b),

@@ -3,15 +3,13 @@
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 from math import fsum
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from s3gym.audit.barrier import not_provable
 from s3gym.contracts.game import GameSpec
@@ -23,14 +21,13 @@ from s3gym.report.records import (
     ModelUsage,
     Point,
     Recalls,
-    ShownEpisode,
-    ShownStep,
     StepRow,
     StoreRecord,
     StudyRecord,
 )
 from s3gym.schedule import Schedule
-from s3gym.store.file import disk_errors, open_reader
+from s3gym.store.file import damaged_rows, disk_errors, open_reader
+from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import store_root
 
 STEPS = """
@@ -54,6 +51,12 @@ JOIN verdicts ON verdicts.episode = steps.episode AND verdicts.idx = steps.idx
 WHERE episodes.status = 'done' GROUP BY 1, 2 ORDER BY 1, 2
 """
 RECALLS = """
+SELECT episodes.study, episodes.phase, episodes.ordinal, steps.recollection, count(*)
+FROM episodes JOIN steps ON steps.episode = episodes.id
+WHERE episodes.status = 'done' AND steps.recollection <> ''
+GROUP BY episodes.id, steps.recollection ORDER BY episodes.id, steps.recollection
+"""
+CALLS = """
 SELECT episodes.study, count(*), sum(recollections.dropped > 0),
   min(CASE WHEN recollections.dropped > 0 AND episodes.phase = 'exploration'
     THEN episodes.ordinal END), max(recollections.tokens)
@@ -72,15 +75,6 @@ SELECT episodes.study, sum(json_extract(usage, '$.calls')), sum(json_extract(usa
   '$.output_tokens')), sum(json_extract(usage, '$.reasoning_tokens'))
 FROM steps JOIN episodes ON episodes.id = steps.episode WHERE usage <> '{}' GROUP BY 1
 """
-EPISODE = """
-SELECT episodes.phase, coalesce(episodes.checkpoint, episodes.ordinal), episodes.opening, score
-FROM episodes LEFT JOIN scores ON scores.episode = episodes.id WHERE episodes.id = ?
-"""
-EPISODE_STEPS = """
-SELECT steps.idx, action, self_score, note, steps.status, raw, feedback, outcome, reward
-FROM steps LEFT JOIN verdicts ON verdicts.episode = steps.episode AND verdicts.idx = steps.idx
-WHERE steps.episode = ? ORDER BY steps.idx
-"""
 
 
 def load_store(path: str | Path, label: str = "") -> StoreRecord:
@@ -94,7 +88,7 @@ def load_store(path: str | Path, label: str = "") -> StoreRecord:
         StoreError: The file is missing, no store, of another version, or damaged.
     """
     path = Path(path)
-    with disk_errors(path), closing(open_reader(path)) as db:
+    with damaged_rows(path), disk_errors(path), closing(open_reader(path)) as db:
         db.execute("BEGIN")  # one snapshot, also beside a writer
         return StoreRecord(
             path=str(path),
@@ -155,64 +149,6 @@ def game_facts(spec: GameSpec, options: Mapping[str, Any] | None = None) -> Game
     )
 
 
-def load_episode(path: str | Path, episode: str) -> ShownEpisode:
-    """Read one episode for the episode browser.
-
-    Raises:
-        StoreError: The store cannot be read, or has no such episode.
-    """
-    path = Path(path)
-    with disk_errors(path), closing(open_reader(path)) as db:
-        return read_episode(db, episode)
-
-
-@contextmanager
-def open_episodes(
-    stores: Sequence[StoreRecord],
-) -> Iterator[Callable[[str, str], ShownEpisode]]:
-    """Hold the stores open and yield what reads their episodes, for ``to_html``.
-
-    The function takes the label of the store (a study's ``store``) and the episode's id.
-
-    Raises:
-        StoreError: A store cannot be read, or has no such episode.
-    """
-    with ExitStack() as stack:
-        opened = {}
-        for store in stores:
-            path = Path(store.path)
-            stack.enter_context(disk_errors(path))
-            db = stack.enter_context(closing(open_reader(path)))
-            opened[store.studies[0].store if store.studies else ""] = db
-        yield lambda label, episode: read_episode(opened[label], episode)
-
-
-def read_episode(db: sqlite3.Connection, episode: str) -> ShownEpisode:
-    """Read one episode from an open store; raises ``StoreError`` when it has none."""
-    row = db.execute(EPISODE, (episode,)).fetchone()
-    if row is None:
-        raise StoreError(f"no episode is called {episode!r}")
-    phase, place, observation, score = row
-    steps = []
-    for index, action, self_score, note, status, raw, feedback, outcome, reward in db.execute(
-        EPISODE_STEPS, (episode,)
-    ):
-        steps.append(
-            ShownStep(index, observation, action, self_score, note, status, raw, feedback, reward)
-        )
-        observation = outcome
-    return ShownEpisode(
-        id=episode, phase=phase, place=place, score=score, steps=tuple(steps), closing=observation
-    )
-
-
-def _schedule(path: Path, study: str, spec: Mapping[str, Any]) -> Schedule:
-    try:
-        return Schedule(**spec.get("schedule", {}))
-    except ValidationError as error:
-        raise StoreError(f"{path}: the schedule of {study} cannot be read: {error}") from error
-
-
 def _points(
     schedule: Schedule, invalid: Iterable[tuple[int, str]], episodes: Iterable[EpisodeRow]
 ) -> tuple[Point, ...]:
@@ -234,12 +170,7 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
     episodes = _episodes(db)
     statuses, refused = _statuses(db)
     usage = _usage(db)
-    recalls = {
-        row[0]: Recalls(
-            n_steps=row[1], n_cut=row[2] or 0, first_cut=row[3], most_tokens=row[4] or 0
-        )
-        for row in db.execute(RECALLS)
-    }
+    recalls = _recalls(db)
     invalid: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for study, checkpoint, reason in db.execute(
         "SELECT study, checkpoint, reason FROM invalid_points ORDER BY study, checkpoint"
@@ -250,8 +181,8 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
     found = []
     for row in db.execute("SELECT * FROM studies ORDER BY game, agent, memory, repeat, id"):
         study, game, version, agent, memory, repeat, text, status, note = row
-        spec = json.loads(text)
-        schedule = _schedule(path, study, spec)
+        spec = read_spec(study, text)
+        schedule = Schedule(**spec["schedule"])
         evaluation = episodes[study, Phase.EVALUATION.value]
         found.append(
             StudyRecord(
@@ -318,6 +249,28 @@ def _episodes(db: sqlite3.Connection) -> dict[tuple[str, str], list[EpisodeRow]]
     found: dict[tuple[str, str], list[EpisodeRow]] = defaultdict(list)
     for study, phase, *row in db.execute(SCORES):
         found[study, phase].append(EpisodeRow(*row))
+    return found
+
+
+def _recalls(db: sqlite3.Connection) -> dict[str, Recalls]:
+    # A recollection's text is long and shared by many steps: each is looked at once.
+    sizes = {
+        name: (tokens, dropped)
+        for name, tokens, dropped in db.execute("SELECT hash, tokens, dropped FROM recollections")
+    }
+    found: dict[str, Recalls] = {}
+    for study, phase, ordinal, name, n_steps in db.execute(RECALLS):
+        tokens, dropped = sizes.get(name, (0, 0))
+        old = found.get(study, Recalls())
+        first = old.first_cut
+        if dropped and phase == Phase.EXPLORATION.value:
+            first = ordinal if first is None else min(first, ordinal)
+        found[study] = Recalls(
+            n_steps=old.n_steps + n_steps,
+            n_cut=old.n_cut + (n_steps if dropped else 0),
+            first_cut=first,
+            most_tokens=max(old.most_tokens, tokens),
+        )
     return found
 
 

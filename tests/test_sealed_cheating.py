@@ -1,0 +1,107 @@
+"""An agent that attacks the barrier: what it gets in process, and what a seal leaves it."""
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from sealed_agents import ATTACKS
+from sealed_runs import notes, sweep
+
+from s3gym import Seal
+
+ROOT = Path(__file__).parents[1]
+USER = "nobody"
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="a sealed run needs Linux (issue 8)"
+)
+
+
+@pytest.fixture
+def store() -> Iterator[Path]:
+    """Return a store in a folder that everybody may enter and read, but not write to."""
+    folder = Path(tempfile.mkdtemp(prefix="s3gym-cheat-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder / "out.db"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> str:
+    """Return an interpreter with s3gym that the other user may run; skip where there is none."""
+    if os.geteuid() != 0:
+        pytest.skip("running as another user needs root (issue 8)")
+    try:
+        pwd.getpwnam(USER)
+    except KeyError:
+        pytest.skip(f"there is no user {USER} (issue 8)")
+    if runs_s3gym(sys.executable):
+        return sys.executable
+    # This interpreter lies where only root may go; one of the system may do.
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    folder = Path(tempfile.mkdtemp(prefix="s3gym-python-", dir="/tmp"))
+    folder.chmod(0o755)
+    package = folder / "site" / "s3gym"
+    shutil.copytree(ROOT / "s3gym", package)
+    for name in ("memory", "agents", "games"):
+        shutil.copytree(ROOT / name, package / name)
+    path = [str(package.parent), *(entry for entry in sys.path if "site-packages" in entry)]
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH={":".join(path)} exec /usr/bin/{version} "$@"\n')
+    script.chmod(0o755)
+    if not runs_s3gym(str(script)):
+        pytest.skip(f"no interpreter with s3gym that {USER} may run (issue 8)")
+    return str(script)
+
+
+def runs_s3gym(python: str) -> bool:
+    try:
+        subprocess.run(
+            [python, "-P", "-c", "import s3gym"], user=USER, group=pwd.getpwnam(USER).pw_gid,
+            extra_groups=(), check=True, capture_output=True, cwd="/",
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def worked(store: Path, seal: Seal | None) -> set[str]:
+    """Return the attacks that worked at any step of any episode."""
+    result = sweep(store, "sealed_agents:cheats", seal=seal).run_sync()
+    assert not result.outcome.failed, result.outcome
+    said = [json.loads(note) for note in notes(store)]
+    assert len(said) == 80
+    return {name for names in said for name in names}
+
+
+def test_in_process_every_attack_works_which_is_why_there_is_a_seal(store: Path) -> None:
+    assert worked(store, None) == {*ATTACKS}
+
+
+def test_a_seal_without_a_user_stops_what_python_can_reach(store: Path) -> None:
+    left = worked(store, Seal())
+    assert not left & {"by_gc", "by_frames", "by_guessed_seeds", "by_own_files"}
+    assert "by_path" in left, "the same user reads the store's file: best effort, documented"
+    if os.geteuid() != 0:
+        assert left == {"by_path"}, "no other process reads this one's memory and files"
+    else:
+        assert "by_parents_memory" in left, "as root nothing holds, documented"
+
+
+def test_a_sealed_user_stops_every_attack(store: Path, python: str) -> None:
+    assert worked(store, Seal(user=USER, python=python)) == set()
+
+
+def test_without_the_mode_of_the_file_its_path_would_be_enough(
+    store: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proof can fail: with the store open to all, the sealed user reads it."""
+    monkeypatch.setattr("s3gym.api.private_files", nullcontext)
+    assert worked(store, Seal(user=USER, python=python)) == {"by_path"}

@@ -20,9 +20,7 @@ def main() -> None:
         key=lambda row: (row["game"], order.get(row["memory"], 9), row["memory"]),
     )
     for row in rows:
-        interval = (
-            f"{row['low']:+.3g} to {row['high']:+.3g}" if row["low"] is not None else "none"
-        )
+        interval = f"{row['low']:+.3g} to {row['high']:+.3g}" if row["low"] is not None else "none"
         slope = row["slope"]
         shown = f"{slope['mean']:+.3g}" if slope and slope["mean"] is not None else ""
         if slope and slope.get("low") is not None:

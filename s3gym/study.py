@@ -28,6 +28,7 @@ from s3gym.errors import (
     ServiceError,
     first_of,
 )
+from s3gym.events import Event as Event  # also from here
 from s3gym.oracle import Oracle, with_rewards
 from s3gym.owners import forks_of, own_agent
 from s3gym.parts import AgentPart, MemoryPart
@@ -42,22 +43,6 @@ from s3gym.store.ledger import EpisodeRow
 from s3gym.store.store import Store
 
 log = logging.getLogger("s3gym")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that a watcher of a run may want to show; holds nothing of the verifier.
-
-    Attributes:
-        kind: ``study``, ``episode`` (one is over), ``checkpoint`` (one is evaluated),
-            ``invalid``, ``done``, ``paused`` or ``failed``.
-        ordinal: Exploration episodes so far, or the checkpoint.
-    """
-
-    kind: str
-    study: str
-    ordinal: int = 0
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

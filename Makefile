@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 WHEEL ?=
-EXTRAS ?= tokens,chess,chroma
+EXTRAS ?= tokens,chess,chroma,mcp,proxy,gym
 PYTEST_FLAGS ?=
 
 BIN := $(VENV)/bin

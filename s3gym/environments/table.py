@@ -12,7 +12,8 @@ from s3gym.errors import StoreError
 from s3gym.play import referee
 from s3gym.records import Decision, Observation, Phase
 from s3gym.replies import is_end
-from s3gym.seams import check_number, game_boundary
+from s3gym.rulings import check_number
+from s3gym.seams import ruled
 from s3gym.seeds import EpisodeSeeds
 from s3gym.verdict import Verdict
 
@@ -60,9 +61,10 @@ class Table:
         bit = int(self.phase is Phase.EVALUATION)
         seeds = EpisodeSeeds(episode=seed * 2 + bit, world=self._world, game=self.spec.name)
         self._rewards = []
-        with game_boundary(self.spec.name, "start"):
-            self._state = self.setup.game.start(seeds)
-            text = self.setup.game.observe(self._state, Clock(step=1, max_steps=self.max_steps))
+        clock = Clock(step=1, max_steps=self.max_steps)
+        game = self.setup.game
+        self._state = ruled(self.spec.name, "start", lambda: game.start(seeds))
+        text = ruled(self.spec.name, "observe", lambda: game.observe(self._state, clock))
         self.observation = Observation(text=text)
         return self.observation
 
@@ -87,8 +89,11 @@ class Table:
     @property
     def score(self) -> float:
         """The verifier's value of the episode so far."""
-        with game_boundary(self.spec.name, "score"):
-            given = self.setup.verifier.score(tuple(self._rewards), self._state)
+        given = ruled(
+            self.spec.name,
+            "score",
+            lambda: self.setup.verifier.score(tuple(self._rewards), self._state),
+        )
         return check_number(self.spec.name, "score", given)
 
     @property

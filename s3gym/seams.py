@@ -6,15 +6,18 @@ alone, because its message could hold what the agent must not see.
 """
 
 import inspect
+import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Real
 from typing import TypeVar
 
 import anyio
 
+from s3gym.contracts.memory import MemorySnapshot
 from s3gym.deadline import deadline
 from s3gym.errors import (
     ActionError,
@@ -24,9 +27,9 @@ from s3gym.errors import (
     ServiceError,
     StoreError,
 )
-from s3gym.records import STATUSES, Decision, Recollection
+from s3gym.records import STATUSES, Decision, Recollection, Step
 from s3gym.replies import is_end, parse_reply
-from s3gym.text import shorten
+from s3gym.text import shorten, storable
 from s3gym.watchdog import Watchdog
 
 T = TypeVar("T")
@@ -159,20 +162,46 @@ def _check_text(label: str, what: str, text: object, limit: int) -> str:
         raise PluginError(
             f"{label} returned a {what} of {len(text)} characters: expected at most {limit}"
         )
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be stored
+    return storable(text)
 
 
 def check_recollection(label: str, answer: object) -> Recollection:
-    """Return what a memory recalled, when it is a recollection.
+    """Return what a memory recalled, when it is a recollection that can be kept.
 
     Raises:
         PluginError: It is something else.
     """
-    if isinstance(answer, Recollection) and isinstance(answer.text, str):
-        return answer
-    raise PluginError(f"{label} recalled {shorten(answer)}: expected a Recollection")
+    if not isinstance(answer, Recollection) or not isinstance(answer.text, str):
+        raise PluginError(f"{label} recalled {shorten(answer)}: expected a Recollection")
+    if type(answer.dropped) is not int or answer.dropped < 0:
+        raise PluginError(f"{label} recalled dropped={shorten(answer.dropped)}: expected a count")
+    if not isinstance(answer.steps, tuple) or not all(isinstance(s, Step) for s in answer.steps):
+        raise PluginError(f"{label} recalled steps={shorten(answer.steps)}: expected Steps")
+    sources = _check_sources(label, "recalled", answer.sources)
+    return replace(answer, text=storable(answer.text), sources=sources)
+
+
+def check_snapshot(label: str, answer: object) -> MemorySnapshot:
+    """Return what a memory tells of itself, when it can be kept.
+
+    Raises:
+        PluginError: It is something else, or its state is not JSON.
+    """
+    if not isinstance(answer, MemorySnapshot) or not isinstance(answer.text, str):
+        raise PluginError(f"{label} described {shorten(answer)}: expected a MemorySnapshot")
+    try:
+        text = json.dumps(dict(answer.state), allow_nan=False, ensure_ascii=False)
+        state = json.loads(storable(text))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PluginError(f"{label} described a state that is not JSON: {error}") from error
+    sources = _check_sources(label, "described", answer.sources)
+    return MemorySnapshot(text=storable(answer.text), sources=sources, state=state)
+
+
+def _check_sources(label: str, what: str, sources: object) -> tuple[str, ...]:
+    if isinstance(sources, tuple) and all(isinstance(source, str) for source in sources):
+        return tuple(map(storable, sources))
+    raise PluginError(f"{label} {what} sources={shorten(sources)}: expected a tuple of ids")
 
 
 def check_number(name: str, what: str, value: object) -> float:

@@ -34,7 +34,7 @@ from s3gym.parts import AgentPart, MemoryPart
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
 from s3gym.schedule import Schedule
-from s3gym.seams import close_part, guarded, plugin_boundary
+from s3gym.seams import check_snapshot, close_part, guarded, plugin_boundary
 from s3gym.seeds import EpisodeSeeds, SeedPlan
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import EpisodeRow
@@ -255,7 +255,8 @@ class _Study:
         learn = self.owner.learn if self.owner is not None else plan.agent.learn
         label = self._memory_label
         place = f"{plan.id}/m{ordinal:03d}"
-        with brokered(StudyBroker(self.store, self.limits, plan.id, place)):
+        broker = StudyBroker(self.store, self.limits, plan.id, place)
+        with brokered(broker):
             if plan.memory.own and learn is not None:
                 await guarded(self._agent_label, "learn", lambda: learn(episode), seconds)
             await guarded(label, "record", lambda: memory.record(episode), seconds)
@@ -266,10 +267,13 @@ class _Study:
                 seconds,
             )
         describe = getattr(memory, "describe", None)
+        snapshot = None
         if describe is not None:
             with plugin_boundary(label, "describe"):
-                snapshot = describe()
-            with self.store.transaction():
+                snapshot = check_snapshot(label, describe())
+        with self.store.transaction():
+            broker.keep_failures()
+            if snapshot is not None:
                 self.store.ledger.add_memory_version(plan.id, ordinal, snapshot)
 
     def _note_not_isolated(self) -> None:

@@ -71,6 +71,7 @@ class StudyBroker:
         seed: int | None,
     ) -> Reply:
         """Answer from the record, or call the model and record it."""
+        messages = [replace(message, content=storable(message.content)) for message in messages]
         site = CallSite(study=self._study, place=self._place, step=self.step)
         attempt = self._asked[self.step, purpose]
         self._asked[self.step, purpose] += 1
@@ -135,4 +136,11 @@ class StudyBroker:
             except TimeoutError as error:
                 raise ModelError(f"{chat.name} timed out", retryable=True) from error
         usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
-        return replace(reply, text=storable(reply.text), usage=usage)
+        # A reply that was cut inside a character may end in half of one.
+        return replace(
+            reply,
+            text=storable(reply.text),
+            model=storable(reply.model),
+            request_id=storable(reply.request_id),
+            usage=usage,
+        )

@@ -2,10 +2,16 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from queue import Queue
+from threading import Thread
 from typing import Any, cast
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 
 from s3gym.contracts.agent import ActFunction, Agent, Answer, Forkable
 from s3gym.contracts.chat import ChatModel
@@ -28,7 +34,34 @@ class FunctionAgent:
         """Return what the function answers."""
         if self._waits:
             return await cast(ActFunction, self._function)(turn)
-        return cast(Answer, await anyio.to_thread.run_sync(self._function, turn))
+        return cast(Answer, await _in_thread(self._function, turn))
+
+
+async def _in_thread(function: Callable[[Turn], Any], turn: Turn) -> Any:
+    """Call a function in a thread that is left behind when its deadline passes.
+
+    A daemon, unlike anyio's own workers: a function that never returns must hold up neither the
+    run nor the end of the process.
+    """
+    done = anyio.Event()
+    loop = anyio.lowlevel.current_token()
+    context = copy_context()
+    answers: Queue[Any] = Queue()
+    errors: Queue[BaseException] = Queue()
+
+    def work() -> None:
+        try:
+            answers.put(context.run(function, turn))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+            errors.put(error)
+        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+            anyio.from_thread.run_sync(done.set, token=loop)
+
+    Thread(target=work, name="s3gym-function", daemon=True).start()
+    await done.wait()
+    if not errors.empty():
+        raise errors.get()
+    return answers.get()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,16 +9,16 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
+from s3gym.answered import check_reader, check_snapshot
 from s3gym.broker import Limits, StudyBroker
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import TokenCounter
-from s3gym.contracts.game import GameSpec, Options
+from s3gym.contracts.game import GameSpec, Options, episode_rules
 from s3gym.contracts.memory import Memory, MemoryReader, MemorySnapshot
 from s3gym.errors import (
     BudgetExhaustedError,
@@ -28,35 +28,21 @@ from s3gym.errors import (
     ServiceError,
     first_of,
 )
+from s3gym.events import Event as Event  # also from here
 from s3gym.oracle import Oracle, with_rewards
 from s3gym.owners import forks_of, own_agent
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
+from s3gym.rulings import check_game_text, check_setup
 from s3gym.schedule import Schedule
-from s3gym.seams import check_snapshot, close_part, guarded, plugin_boundary
+from s3gym.seams import called, close_part, guarded, ruled
 from s3gym.seeds import EpisodeSeeds, SeedPlan
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import EpisodeRow
 from s3gym.store.store import Store
 
 log = logging.getLogger("s3gym")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that a watcher of a run may want to show; holds nothing of the verifier.
-
-    Attributes:
-        kind: ``study``, ``episode`` (one is over), ``checkpoint`` (one is evaluated),
-            ``invalid``, ``done``, ``paused`` or ``failed``.
-        ordinal: Exploration episodes so far, or the checkpoint.
-    """
-
-    kind: str
-    study: str
-    ordinal: int = 0
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +154,11 @@ class _Study:
             return
         self._mark("running")
         self.tell(Event(kind="study", study=plan.id))
-        with plugin_boundary(self._memory_label, "its construction"):
-            memory = plan.memory.make()
+        memory: Memory | None = None
         failure: PluginError | None = None
         try:
+            memory = called(self._memory_label, "its construction", plan.memory.make)
+            check_reader(self._memory_label, memory)
             async with anyio.create_task_group() as group:
                 await self._explore(memory, group)
         except* PluginError as failures:
@@ -222,8 +209,8 @@ class _Study:
                     await self._explore_one(memory, ordinal)
                 if ordinal not in plan.schedule.checkpoints:
                     continue
-                with plugin_boundary(self._memory_label, "freeze"):
-                    view = memory.freeze()
+                view = called(self._memory_label, "freeze", lambda: memory.freeze())
+                check_reader(self._memory_label, view)
                 forks = await self._forks(plan.schedule.evaluation_episodes)
                 if beside:
                     group.start_soon(self._evaluate, ordinal, view, forks)
@@ -269,8 +256,7 @@ class _Study:
         describe = getattr(memory, "describe", None)
         snapshot = None
         if describe is not None:
-            with plugin_boundary(label, "describe"):
-                snapshot = check_snapshot(label, describe())
+            snapshot = check_snapshot(label, called(label, "describe", describe))
         with self.store.transaction():
             broker.keep_failures()
             if snapshot is not None:
@@ -334,8 +320,7 @@ class _Study:
         def player() -> Player:
             agent = fork
             if agent is None:
-                with plugin_boundary(self._agent_label, "its construction"):
-                    agent = part.make()
+                agent = called(self._agent_label, "its construction", part.make)
                 made.append(agent)
             return Player(
                 label=self._agent_label,
@@ -385,7 +370,12 @@ def plan_episode(
 ) -> EpisodePlan:
     """Return everything that fixes one episode of a study."""
     game, schedule, seeds = plan.game, plan.schedule, plan.seeds
-    setup: Any = game.setup(plan.options, phase)
+    setup = check_setup(
+        game.name, ruled(game.name, "setup", lambda: game.setup(plan.options, phase))
+    )
+    max_steps = min(setup.max_steps, schedule.max_steps)
+    rules = ruled(game.name, "rules", lambda: episode_rules(game, plan.options, phase, max_steps))
+    instruction = ruled(game.name, "instruction", lambda: game.instruction(plan.options, phase))
     index, block = ordinal - 1, checkpoint or 0
     return EpisodePlan(
         row=EpisodeRow(
@@ -395,10 +385,10 @@ def plan_episode(
             phase=phase,
             ordinal=ordinal,
             checkpoint=checkpoint,
-            rules=game.rules(plan.options, phase),
-            instruction=game.instruction(plan.options, phase),
+            rules=check_game_text(game.name, "rules", rules),
+            instruction=check_game_text(game.name, "instruction", instruction),
             opening="",
-            max_steps=min(setup.max_steps, schedule.max_steps),
+            max_steps=max_steps,
         ),
         setup=setup,
         seeds=EpisodeSeeds(

@@ -105,7 +105,6 @@ class Odd:
     [
         {"recalled": "text"},
         {"recalled": Recollection(text="x", sources=(1,))},  # type: ignore[arg-type]
-        {"recalled": Recollection(text="x", sources=["a"])},  # type: ignore[arg-type]
         {"recalled": Recollection(text="x", dropped=None)},  # type: ignore[arg-type]
         {"recalled": Recollection(text="x", steps=None)},  # type: ignore[arg-type]
         {"described": None},

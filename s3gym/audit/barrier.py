@@ -8,6 +8,7 @@ from s3gym.audit.findings import Audit
 from s3gym.errors import S3GymError
 from s3gym.records import LAYOUTS, Observation, Phase, Turn
 from s3gym.store.ledger import Ledger, RecordedStep, message_hash
+from s3gym.store.spec import read_spec
 from s3gym.text import shorten
 
 
@@ -65,7 +66,7 @@ def not_provable(db: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     }
     found = {}
     for study, spec in db.execute("SELECT id, spec FROM studies ORDER BY id"):
-        told = json.loads(spec).get("isolated", {})
+        told = read_spec(study, spec).get("isolated", {})
         known = {
             "agent": told.get("agent", True),
             "memory": told.get("memory", True) and study not in outside,

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import click
 
-from s3gym.api import Result, Sweep
+from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
 from s3gym.cli.interrupt import interrupting
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
@@ -22,6 +22,7 @@ from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
+from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import VerdictLog
 
 Command = Callable[..., None]
@@ -100,8 +101,8 @@ def run_command(
     if dry_run:
         _show_plans(config, plans)
         return
-    if sweep.store is not None and Path(sweep.store).exists():
-        file.create(Path(sweep.store))  # says how to go on with an existing store
+    sweep.store = default_store(plans) if sweep.store is None else sweep.store
+    file.must_be_new(Path(sweep.store))  # before anything is shown
     watcher = Watcher(plans, quiet=quiet)
     _finish(wiring, watcher, sweep.run, before_agents)
 
@@ -169,27 +170,31 @@ def recorded_config(store: Path) -> dict[str, Any]:
     db = file.open_reader(store)
     try:
         rows = db.execute(
-            "SELECT game, agent, memory, repeat, spec FROM studies ORDER BY rowid"
+            "SELECT game, agent, memory, repeat, spec, id FROM studies ORDER BY rowid"
         ).fetchall()
     finally:
         db.close()
     if not rows:
-        raise ConfigError(f"{store}: holds no study")
-    first = json.loads(rows[0][4])
+        raise ConfigError(
+            f"{store}: holds no study, because its run ended before it began; start it again with "
+            f"'s3gym run'"
+        )
+    specs = [read_spec(row[5], row[4]) for row in rows]
+    first = specs[0]
     return {
         "game": list(dict.fromkeys(row[0] for row in rows)),
-        "agent": list(dict.fromkeys(_name(row[4], "agent") for row in rows)),
-        "memory": list(dict.fromkeys(_name(row[4], "memory") for row in rows)),
+        "agent": list(dict.fromkeys(_name(spec, "agent") for spec in specs)),
+        "memory": list(dict.fromkeys(_name(spec, "memory") for spec in specs)),
         "repeats": max(row[3] for row in rows) + 1,
         "schedule": Schedule(**first["schedule"]),
-        "games": {row[0]: json.loads(row[4])["options"] for row in rows},
+        "games": {row[0]: spec["options"] for row, spec in zip(rows, specs, strict=True)},
         "oracle": first.get("oracle"),
         **json.loads(first["settings"]),
     }
 
 
-def _name(spec: str, kind: str) -> str:
-    part = json.loads(spec)[kind]
+def _name(spec: dict[str, Any], kind: str) -> str:
+    part = spec[kind]
     return str(part["origin"] or part["name"])
 
 
@@ -243,7 +248,9 @@ def _finish(
             if before_agents is not None:
                 start = before_agents.around(sweep, start)
             result: Result = anyio.run(start)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BaseExceptionGroup) as error:
+        if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt) is None:
+            raise
         say_error(f"interrupted; nothing is lost: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:

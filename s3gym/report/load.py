@@ -11,8 +11,6 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from s3gym.audit.barrier import not_provable
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import StoreError
@@ -28,8 +26,9 @@ from s3gym.report.records import (
     StudyRecord,
 )
 from s3gym.schedule import Schedule
-from s3gym.store.file import disk_errors, open_reader
+from s3gym.store.file import damaged_rows, disk_errors, open_reader
 from s3gym.store.ledger import ANSWERED
+from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import store_root
 
 STEPS = """
@@ -82,7 +81,7 @@ def load_store(path: str | Path, label: str = "") -> StoreRecord:
         StoreError: The file is missing, no store, of another version, or damaged.
     """
     path = Path(path)
-    with disk_errors(path), closing(open_reader(path)) as db:
+    with damaged_rows(path), disk_errors(path), closing(open_reader(path)) as db:
         db.execute("BEGIN")  # one snapshot, also beside a writer
         return StoreRecord(
             path=str(path),
@@ -143,13 +142,6 @@ def game_facts(spec: GameSpec, options: Mapping[str, Any] | None = None) -> Game
     )
 
 
-def _schedule(path: Path, study: str, spec: Mapping[str, Any]) -> Schedule:
-    try:
-        return Schedule(**spec.get("schedule", {}))
-    except ValidationError as error:
-        raise StoreError(f"{path}: the schedule of {study} cannot be read: {error}") from error
-
-
 def _points(
     schedule: Schedule, invalid: Iterable[tuple[int, str]], episodes: Iterable[EpisodeRow]
 ) -> tuple[Point, ...]:
@@ -182,8 +174,8 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
     found = []
     for row in db.execute("SELECT * FROM studies ORDER BY game, agent, memory, repeat, id"):
         study, game, version, agent, memory, repeat, text, status, note = row
-        spec = json.loads(text)
-        schedule = _schedule(path, study, spec)
+        spec = read_spec(study, text)
+        schedule = Schedule(**spec["schedule"])
         evaluation = episodes[study, Phase.EVALUATION.value]
         found.append(
             StudyRecord(

@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 
+from s3gym.answered import check_recollection, decide
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent
 from s3gym.contracts.memory import Memory, MemoryReader
@@ -24,8 +25,8 @@ from s3gym.sealed.errors import error_out
 from s3gym.sealed.lines import EndedError, Lines
 from s3gym.sealed.loading import extend_path, load_agent, load_memory, looks
 from s3gym.sealed.seal import end_with_parent
-from s3gym.sealed.turns import TurnReader
-from s3gym.seams import check_recollection, decide, plugin_boundary
+from s3gym.sealed.turns import Shelf, TurnReader
+from s3gym.seams import plugin_boundary
 from s3gym.wire import WireError, decode, encode
 
 Message = dict[str, Any]
@@ -39,6 +40,7 @@ class Child:
         self._brokers: dict[int, AskingBroker] = {}
         self._agents: dict[int, Agent] = {}
         self._turns: dict[int, TurnReader] = {}
+        self._shelf = Shelf()
         self._views: dict[int, MemoryReader] = {}
         self._faults: dict[int, S3GymError] = {}
         self._broken: S3GymError | None = None
@@ -111,7 +113,7 @@ class Child:
 
     async def _act(self, message: Message) -> Any:
         number = message["agent"]
-        turn = self._turns.setdefault(number, TurnReader()).decode(message["turn"])
+        turn = self._turns.setdefault(number, TurnReader(self._shelf)).decode(message["turn"])
         label = self._agent_label
         if number not in self._agents:
             with plugin_boundary(label, "its construction"):
@@ -150,11 +152,13 @@ class Child:
         reader: MemoryReader = self._views[view] if view else self._memory
         with plugin_boundary(self._memory_label, "recall"):
             answer = await reader.recall(decode(Cue, message["cue"]))
-        return encode(check_recollection(self._memory_label, answer))
+        return self._shelf.encode(check_recollection(self._memory_label, answer))
 
     async def _record(self, message: Message) -> Any:
+        episode = decode(Episode, message["episode"])
+        self._shelf.add(episode)
         with plugin_boundary(self._memory_label, "record"):
-            await self._memory.record(decode(Episode, message["episode"]))
+            await self._memory.record(episode)
 
     async def _consolidate(self, message: Message) -> Any:
         """Consolidate, and describe what came of it, because the parent asks for both."""

@@ -80,14 +80,14 @@ def _reference(kind: str, part: object) -> dict[str, Any]:
         return _model_reference(part)
     if isinstance(part, AgentPart | MemoryPart) and part.origin not in ("", "python"):
         return {"where": part.origin, "name": part.name}
-    module = getattr(part, "__module__", None)
+    home = getattr(part, "__module__", None)
     qualified = getattr(part, "__qualname__", None)
-    if not module or not qualified or module == "__main__" or "<" in qualified:
+    if not home or not qualified or home == "__main__" or "<" in qualified:
         raise ConfigError(
             f"a sealed {kind} is loaded in a process of its own, so it must have a name there: "
             f"give it as 'module:attribute', not as {shorten(part)}"
         )
-    return {"where": f"{module}:{qualified}", "name": part_name(part)}
+    return {"where": f"{home}:{qualified}", "name": part_name(part)}
 
 
 def _model_reference(part: AgentPart) -> dict[str, Any]:

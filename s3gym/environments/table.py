@@ -61,11 +61,11 @@ class Table:
         bit = int(self.phase is Phase.EVALUATION)
         seeds = EpisodeSeeds(episode=seed * 2 + bit, world=self._world, game=self.spec.name)
         self._rewards = []
-        clock = Clock(step=1, max_steps=self.max_steps)
-        game = self.setup.game
-        self._state = ruled(self.spec.name, "start", lambda: game.start(seeds))
-        text = ruled(self.spec.name, "observe", lambda: game.observe(self._state, clock))
-        self.observation = Observation(text=text)
+        name, game = self.spec.name, self.setup.game
+        first = Clock(step=1, max_steps=self.max_steps)
+        state = ruled(name, "start", lambda: game.start(seeds))
+        text = ruled(name, "observe", lambda: game.observe(state, first))
+        self._state, self.observation = state, Observation(text=text)
         return self.observation
 
     def step(self, action: str | Decision) -> tuple[Observation, Verdict]:
@@ -89,12 +89,9 @@ class Table:
     @property
     def score(self) -> float:
         """The verifier's value of the episode so far."""
-        given = ruled(
-            self.spec.name,
-            "score",
-            lambda: self.setup.verifier.score(tuple(self._rewards), self._state),
-        )
-        return check_number(self.spec.name, "score", given)
+        name, verifier = self.spec.name, self.setup.verifier
+        given = ruled(name, "score", lambda: verifier.score(tuple(self._rewards), self._state))
+        return check_number(name, "score", given)
 
     @property
     def total(self) -> float:

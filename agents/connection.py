@@ -22,6 +22,8 @@ from s3gym.errors import ConfigError, ModelError
 RETRYABLE = frozenset({408, 409, 429})
 LONGEST_MESSAGE = 500
 NEEDED = ("model", "messages")
+HEADER_TEXT = re.compile(r"[!-~]+")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SPENT = ("insufficient_quota", "billing_hard_limit_reached")
 """Codes of a 429 that no waiting cures."""
 
@@ -44,7 +46,8 @@ class Connection:
         timeout: Seconds without a byte before a call is given up.
 
     Raises:
-        ConfigError: The address is no http address, or has a password or a query in it.
+        ConfigError: The address is no http address, or has a password or a query in it, or the
+            variable's name is no name.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Connection:
         needs_key: bool,
         timeout: float,
     ) -> None:
-        self.provider, self.api_key_env = provider, api_key_env
+        self.provider, self.api_key_env = provider, checked_name(api_key_env)
         self.endpoint = default_url if base_url is None else checked_url(base_url)
         self._sdk, self._class = sdk, client
         self._base_url, self._needs_key, self._timeout = base_url, needs_key, timeout
@@ -72,9 +75,15 @@ class Connection:
         """Return the key; ``"none"`` where the server needs none.
 
         Raises:
-            ConfigError: The environment variable is not set.
+            ConfigError: The environment variable is not set, or holds what no header can carry:
+                the layers below quote such a key in their errors.
         """
         key = os.environ.get(self.api_key_env, "").strip()
+        if key and not HEADER_TEXT.fullmatch(key):
+            raise ConfigError(
+                f"the environment variable {self.api_key_env} holds a blank, a line break or a "
+                f"character outside ASCII, which no key has; set it again (it is not shown)"
+            )
         if key:
             return key
         if self._needs_key:
@@ -176,6 +185,20 @@ class Connection:
             retry_after=retry_after(error.response.headers),
             status=status,
         )
+
+
+def checked_name(variable: str) -> str:
+    """Return the name of an environment variable.
+
+    Raises:
+        ConfigError: It is none; it may be a key that was given in its place, so it is not shown.
+    """
+    if not VARIABLE.fullmatch(variable):
+        raise ConfigError(
+            "expected the name of an environment variable that holds the key, for example "
+            "OPENAI_API_KEY, and got something else (not shown: it may be the key itself)"
+        )
+    return variable
 
 
 def checked_url(url: str) -> str:

@@ -26,6 +26,7 @@ from s3gym.parts import AgentPart, MemoryPart
 from s3gym.provenance import provenance
 from s3gym.proxy.server import Serving, listening
 from s3gym.proxy.turns import Turns
+from s3gym.records import Phase
 from s3gym.schedule import Schedule
 from s3gym.sealed.parts import sealed_parts, sealed_plan
 from s3gym.sealed.seal import Seal, private_files
@@ -171,10 +172,11 @@ class Sweep:
             raise ConfigError(f"oracle: expected one of {', '.join(ORACLES)}, got {self.oracle!r}")
         explorer = find_agent("reference") if self.oracle == "explorer" else None
         seeds = seed_plan(self.seed, self.salt, self.schedule, sealed=self.seal is not None)
+        options = {game.name: playable(game, self.options.get(game.name, {})) for game in games}
         plans = [
             StudyPlan(
                 game=game,
-                options=game_options(game, self.options.get(game.name, {})),
+                options=options[game.name],
                 agent=agent,
                 memory=memory.written_by(self.memory_chat or agent.chat),
                 repeat=repeat,
@@ -274,9 +276,8 @@ class Sweep:
     ) -> AsyncIterator[str]:
         """Put a proxy between the agents' apps and their models, for the runs inside.
 
-        An app that calls the models at its URL is metered, limited, recorded and resumed like an
-        agent of ours, streams included. One episode is played at a time. OpenAI's SDK wants
-        ``URL/v1``, Anthropic's wants ``URL``; ``s3gym.proxy.environment(url)`` has both.
+        What an app asks there is metered, limited, recorded and resumed, streams included; one
+        episode is played at a time. OpenAI's SDK wants ``URL/v1``, Anthropic's ``URL``.
 
         Args:
             openai: Address of the real server behind the OpenAI paths; default
@@ -332,6 +333,18 @@ def game_options(game: GameSpec, values: Mapping[str, Any], source: str = "optio
     options = validated(game.options, values, source, f"games.{game.name}")
     if not isinstance(options, Options):
         raise ConfigError(f"game {game.name!r}: its options are no Options")
+    return options
+
+
+def playable(game: GameSpec, values: Mapping[str, Any]) -> Options:
+    """Return a game's switches, once it is certain that both phases can be set up with them.
+
+    Raises:
+        ConfigError: A switch is wrong, or what the game needs is not installed.
+    """
+    options = game_options(game, values)
+    for phase in Phase:
+        game.setup(options, phase)
     return options
 
 

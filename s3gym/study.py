@@ -18,7 +18,7 @@ from s3gym.broker import Limits, StudyBroker
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import TokenCounter
-from s3gym.contracts.game import GameSpec, Options
+from s3gym.contracts.game import GameSpec, Options, episode_rules
 from s3gym.contracts.memory import Memory, MemoryReader, MemorySnapshot
 from s3gym.errors import (
     BudgetExhaustedError,
@@ -28,6 +28,7 @@ from s3gym.errors import (
     ServiceError,
     first_of,
 )
+from s3gym.events import Event as Event  # also from here
 from s3gym.oracle import Oracle, with_rewards
 from s3gym.owners import forks_of, own_agent
 from s3gym.parts import AgentPart, MemoryPart
@@ -42,22 +43,6 @@ from s3gym.store.ledger import EpisodeRow
 from s3gym.store.store import Store
 
 log = logging.getLogger("s3gym")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that a watcher of a run may want to show; holds nothing of the verifier.
-
-    Attributes:
-        kind: ``study``, ``episode`` (one is over), ``checkpoint`` (one is evaluated),
-            ``invalid``, ``done``, ``paused`` or ``failed``.
-        ordinal: Exploration episodes so far, or the checkpoint.
-    """
-
-    kind: str
-    study: str
-    ordinal: int = 0
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +242,8 @@ class _Study:
         learn = self.owner.learn if self.owner is not None else plan.agent.learn
         label = self._memory_label
         place = f"{plan.id}/m{ordinal:03d}"
-        with brokered(StudyBroker(self.store, self.limits, plan.id, place)):
+        broker = StudyBroker(self.store, self.limits, plan.id, place)
+        with brokered(broker):
             if plan.memory.own and learn is not None:
                 await guarded(self._agent_label, "learn", lambda: learn(episode), seconds)
             await guarded(label, "record", lambda: memory.record(episode), seconds)
@@ -268,9 +254,12 @@ class _Study:
                 seconds,
             )
         describe = getattr(memory, "describe", None)
+        snapshot = None
         if describe is not None:
             snapshot = check_snapshot(label, called(label, "describe", describe))
-            with self.store.transaction():
+        with self.store.transaction():
+            broker.keep_failures()
+            if snapshot is not None:
                 self.store.ledger.add_memory_version(plan.id, ordinal, snapshot)
 
     def _note_not_isolated(self) -> None:
@@ -384,7 +373,8 @@ def plan_episode(
     setup = check_setup(
         game.name, ruled(game.name, "setup", lambda: game.setup(plan.options, phase))
     )
-    rules = ruled(game.name, "rules", lambda: game.rules(plan.options, phase))
+    max_steps = min(setup.max_steps, schedule.max_steps)
+    rules = ruled(game.name, "rules", lambda: episode_rules(game, plan.options, phase, max_steps))
     instruction = ruled(game.name, "instruction", lambda: game.instruction(plan.options, phase))
     index, block = ordinal - 1, checkpoint or 0
     return EpisodePlan(
@@ -398,7 +388,7 @@ def plan_episode(
             rules=check_game_text(game.name, "rules", rules),
             instruction=check_game_text(game.name, "instruction", instruction),
             opening="",
-            max_steps=min(setup.max_steps, schedule.max_steps),
+            max_steps=max_steps,
         ),
         setup=setup,
         seeds=EpisodeSeeds(

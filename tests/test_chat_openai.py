@@ -281,6 +281,26 @@ async def test_the_key_reaches_the_server_and_nothing_else(
     assert caught.value.__context__ is None
 
 
+@pytest.mark.parametrize("base_url", [None, "http://localhost:1/v1"])
+@pytest.mark.parametrize("key", ["sk-top\nsecret", "sk-top\rsecret", "sk-top secret", "sk-töp"])
+async def test_a_key_that_no_header_can_carry_is_refused_unseen(
+    monkeypatch: pytest.MonkeyPatch, base_url: str | None, key: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    chat = OpenAIChat("x", base_url=base_url)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY") as checked:
+        chat.check_key()
+    with pytest.raises(ConfigError) as asked:
+        await chat.complete(PROMPT, max_tokens=5)
+    assert not any("sk-" in str(error.value) for error in (checked, asked))
+
+
+def test_a_key_in_place_of_its_variables_name_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match="name of an environment variable") as error:
+        OpenAIChat("x", api_key_env="sk-top-secret")
+    assert "sk-top" not in str(error.value)
+
+
 async def test_a_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(ConfigError, match="variable OPENAI_API_KEY, which is not set"):

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from s3gym.audit.findings import Audit, GameFinder
-from s3gym.contracts.game import Clock, GameSpec, parse_options
+from s3gym.contracts.game import Clock, GameSpec, episode_rules, parse_options
 from s3gym.errors import ConfigError, S3GymError
 from s3gym.play import referee
 from s3gym.records import Decision, Observation, Phase
@@ -53,10 +53,6 @@ def _replay_study(
     db: sqlite3.Connection, audit: Audit, study: str, spec: GameSpec, options: Any, world: int
 ) -> None:
     setups = {phase.value: spec.setup(options, phase) for phase in Phase}
-    texts = {
-        phase.value: (spec.rules(options, phase), spec.instruction(options, phase))
-        for phase in Phase
-    }
     for name, phase, rules, instruction, opening, max_steps, seed in db.execute(
         "SELECT e.id, e.phase, e.rules, e.instruction, e.opening, e.max_steps, c.seed "
         "FROM episodes e JOIN scores c ON c.episode = e.id "
@@ -66,7 +62,11 @@ def _replay_study(
         audit.count("replay")
         if phase not in setups:
             continue
-        if texts[phase] != (rules, instruction):
+        played = Phase(phase)
+        if (rules, instruction) != (
+            episode_rules(spec, options, played, max_steps),
+            spec.instruction(options, played),
+        ):
             audit.fail("replay", f"episodes {name}", "its rules are not those of its game")
         seeds = EpisodeSeeds(episode=seed, world=world, game=spec.name)
         try:

@@ -108,16 +108,17 @@ def find_game(game: str | GameSpec) -> GameSpec:
             f"game {label or shorten(game)}: expected a GameSpec, but it has no "
             f"{', '.join(missing)}"
         )
-    if not isinstance(found.name, str) or not NAME.fullmatch(found.name):
+    spec = cast(GameSpec, found)
+    if not isinstance(spec.name, str) or not NAME.fullmatch(spec.name):
         raise ConfigError(
             f"game {label or shorten(game)}: expected a name of at most 100 letters, digits and "
-            f"'_', '-' or '.', got {shorten(found.name)}"
+            f"'_', '-' or '.', got {shorten(spec.name)}"
         )
-    if not isinstance(found.version, int):
+    if not isinstance(spec.version, int):
         raise ConfigError(
-            f"game {found.name!r}: expected a whole number as version, got {shorten(found.version)}"
+            f"game {spec.name!r}: expected a whole number as version, got {shorten(spec.version)}"
         )
-    return cast(GameSpec, found)
+    return spec
 
 
 def pictures(games: Iterable[str]) -> dict[str, Callable[[str], str]]:

@@ -89,6 +89,22 @@ class Learner:
 learner = Learner()
 
 
+class OnlyLearns:
+    """Owns its memory and cannot be forked."""
+
+    def __init__(self) -> None:
+        self.learned: list[str] = []
+
+    async def learn(self, episode: Episode) -> None:
+        self.learned.append(episode.id)
+
+    async def act(self, turn: Turn) -> Decision:
+        return Decision(action="collaborate", self_score=2.0, note=f"{len(self.learned)} learned")
+
+
+only_learns = OnlyLearns()
+
+
 class OwnChat:
     """A chat model of the agent's own: it lives in the child."""
 

@@ -134,13 +134,16 @@ def test_an_agent_keeps_state_within_an_episode_and_not_beyond(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_an_agent_that_owns_its_memory_learns_in_the_child(tmp_path: Path) -> None:
-    sealed_agents.learner.learned.clear()
-    path = tmp_path / "out.db"
-    result = sweep(path, "sealed_agents:learner", "own").run_sync()
+@pytest.mark.parametrize("name", ["learner", "Learner", "only_learns"])
+def test_an_agent_that_owns_its_memory_learns_in_the_child(tmp_path: Path, name: str) -> None:
+    agent = f"sealed_agents:{name}"
+    result = sweep(tmp_path / "own", agent, "own", repeats=2).run_sync()
     assert not result.outcome.failed
-    assert set(notes(path)) == {"0 learned", "1 learned", "2 learned"}
-    assert not sealed_agents.learner.learned
+    assert set(notes(tmp_path / "own")) == {"0 learned", "1 learned", "2 learned"}
+    assert not sealed_agents.learner.learned + sealed_agents.only_learns.learned
+    result = sweep(tmp_path / "none", agent, "none").run_sync()
+    assert not result.outcome.failed
+    assert set(notes(tmp_path / "none")) == {"0 learned"}
 
 
 FAULTS = {

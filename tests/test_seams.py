@@ -194,7 +194,9 @@ async def test_a_plain_function_runs_in_a_thread_and_may_block(tmp_path: Path) -
             Event().wait(0.6)
         return "cheat", 0.0
 
-    outcome = await run_plans(tmp_path / "a.db", [plan(agent=slow)], block_seconds=0.5)
+    outcome = await run_plans(
+        tmp_path / "a.db", [plan(agent=slow, memory=NoMemory)], block_seconds=0.5
+    )
     assert outcome.failed == {}
 
 

@@ -129,6 +129,9 @@ def _carry_out(
     if operation.verb == "edit":
         if not text:
             return "an edit needs a text"
+        for other in insights.values():
+            if other.text == text and other.id != found.id and not other.hidden:
+                return f"insight {other.id} says so already"
         insights[found.id] = replace(found, text=text, sources=known)
     elif operation.verb == "remove":
         insights[found.id] = replace(found, hidden=True, sources=known)

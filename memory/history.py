@@ -103,7 +103,11 @@ class HistoryView:
         return "episode"
 
     async def recall(self, cue: Cue) -> Recollection:
-        pieces = self._fitting(cue.max_tokens) if cue.max_tokens > 0 else []
+        return self.fitted(cue.max_tokens)
+
+    def fitted(self, max_tokens: int) -> Recollection:
+        """Return what fits into a budget."""
+        pieces = self._fitting(max_tokens) if max_tokens > 0 else []
         if not pieces:
             return Recollection(dropped=self.n_steps)
         shelf = self.shelf
@@ -295,3 +299,12 @@ class HistoryMemory:
         return HistoryView(
             shelf, len(shelf.ids), len(shelf.steps), self._cut, self._order, self._counter
         )
+
+
+def direct(episodes: Iterable[Episode], max_tokens: int, counter: TokenCounter) -> Recollection:
+    """Return episodes in the paper's direct layout, cut at their tail."""
+    shelf = _Shelf()
+    for episode in episodes:
+        shelf.add(episode, counter)
+    view = HistoryView(shelf, len(shelf.ids), len(shelf.steps), "tail", "time", counter)
+    return view.fitted(max_tokens)

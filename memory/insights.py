@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, field, replace
 
 from s3gym import calls
 from s3gym.contracts.chat import ChatModel, TokenCounter
-from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
+from s3gym.contracts.memory import MemoryCall, MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError, ModelError, ResponseFormatError
 from s3gym.memory._operations import (
     Book,
+    Insight,
     Operation,
     apply_operations,
     read_operations,
@@ -23,10 +24,10 @@ from s3gym.memory._operations import (
 )
 from s3gym.memory._outcomes import Digest, digest
 from s3gym.memory.fitting import fit_blocks
-from s3gym.memory.history import HistoryMemory
-from s3gym.records import Cue, Episode, Message, Observation, Recollection
+from s3gym.memory.history import direct
+from s3gym.records import Cue, Episode, Message, Recollection
 from s3gym.text import shorten
-from s3gym.tokens import token_counter
+from s3gym.tokens import counter_named, token_counter
 
 INSTRUCTION = (
     "You keep a short list of insights about a game that you play again and again. You are shown "
@@ -169,16 +170,7 @@ class InsightsMemory:
     async def _proposed(
         self, chat: ChatModel, rules: str, max_tokens: int
     ) -> tuple[Operation, ...]:
-        recent = HistoryMemory(counter=self._counter)
-        for episode in self._heard.pending:
-            await recent.record(episode)
-        cue = Cue(
-            game=self._heard.pending[-1].game,
-            rules=rules,
-            observation=Observation(text=""),
-            max_tokens=max_tokens,
-        )
-        fresh = await recent.recall(cue)
+        fresh = direct(self._heard.pending, max_tokens, self._counter)
         if not fresh.text:
             raise ResponseFormatError(f"no experience fits into {max_tokens} tokens: nothing asked")
         reply = await calls.complete(
@@ -202,3 +194,22 @@ def insight_messages(rules: str, book: Book, experience: str) -> list[Message]:
             f"New episodes:\n{experience}\n\n{REQUEST}",
         ),
     ]
+
+
+def insights_prompt(call: MemoryCall) -> list[Message] | None:
+    """Make the prompt for operations again, for an audit."""
+    counter = counter_named(call.counter)
+    if call.backend != "insights" or counter is None:
+        return None
+    failed = tuple(call.before.get("failures", ()))
+    fresh = [call.episodes[-1]]
+    for episode in reversed(call.episodes[:-1]):
+        if not any(line.startswith(f"{episode.id}: ") for line in failed):
+            break
+        fresh.insert(0, episode)
+    held = (
+        Insight(**{**item, "sources": tuple(item["sources"])})
+        for item in call.before.get("insights", ())
+    )
+    experience = direct(fresh, call.max_tokens, counter).text
+    return insight_messages(call.rules, Book(insights=tuple(held)), experience)

@@ -15,15 +15,15 @@ from typing import Any, Literal, get_args
 
 from s3gym import calls
 from s3gym.contracts.chat import ChatModel, TokenCounter
-from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
+from s3gym.contracts.memory import MemoryCall, MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import ConfigError, ModelError, ResponseFormatError
 from s3gym.memory._outcomes import Digest, digest
 from s3gym.memory._tips import Tips, read_tips, rule_tips
 from s3gym.memory.fitting import fit_blocks
-from s3gym.memory.history import HistoryMemory
+from s3gym.memory.history import HistoryMemory, direct
 from s3gym.records import Cue, Episode, Message, Observation, Recollection
 from s3gym.text import shorten
-from s3gym.tokens import token_counter
+from s3gym.tokens import counter_named, token_counter
 
 Mode = Literal["history", "rolling"]
 RULES = "rules"
@@ -282,15 +282,17 @@ class SummaryMemory:
         if self._mode == "history":
             whole = await self._history.recall(cue)
             return whole.text, whole.sources
-        recent = HistoryMemory(counter=self._counter)
-        for episode in self._pending:
-            await recent.record(episode)
-        fresh = await recent.recall(cue)
+        fresh = direct(self._pending, max_tokens, self._counter)
         if not fresh.text:
             return "", ()
         sources = sorted({*self._current.sources, *fresh.sources})
-        tips = "\n".join(self._current.tips.lines()) or "none yet"
-        return f"Your tips so far:\n{tips}\n\nNew episodes:\n{fresh.text}", tuple(sources)
+        return rolling_experience(self._current.tips, fresh.text), tuple(sources)
+
+
+def rolling_experience(tips: Tips, fresh: str) -> str:
+    """Return what a rolling summary is written from: the tips so far and the new episodes."""
+    so_far = "\n".join(tips.lines()) or "none yet"
+    return f"Your tips so far:\n{so_far}\n\nNew episodes:\n{fresh}"
 
 
 def summary_messages(rules: str, experience: str) -> Sequence[Message]:
@@ -299,3 +301,30 @@ def summary_messages(rules: str, experience: str) -> Sequence[Message]:
         Message("system", INSTRUCTION),
         Message("user", f"Rules:\n{rules}\n\nExperience:\n{experience}\n\n{REQUEST}"),
     ]
+
+
+def history_prompt(call: MemoryCall) -> Sequence[Message] | None:
+    """Make the prompt of ``mode="history"`` again, for an audit."""
+    counter = counter_named(call.counter)
+    if call.backend != "summary" or counter is None:
+        return None
+    experience = direct(call.episodes, call.max_tokens, counter).text
+    return summary_messages(call.rules, experience)
+
+
+def rolling_prompt(call: MemoryCall) -> Sequence[Message] | None:
+    """Make the prompt of ``mode="rolling"`` again, for an audit."""
+    counter = counter_named(call.counter)
+    if call.backend != "summary" or counter is None:
+        return None
+    state = call.before
+    waiting = {call.episodes[-1].id} | {
+        failure["episode"]
+        for failure in state.get("failures", ())
+        if failure["after"] == state["version"]
+    }
+    fresh = direct(
+        [episode for episode in call.episodes if episode.id in waiting], call.max_tokens, counter
+    )
+    tips = Tips.model_validate(state.get("tips", {}))
+    return summary_messages(call.rules, rolling_experience(tips, fresh.text))

@@ -55,6 +55,7 @@ BALANCE = 0.5
 BETWEEN = "\n\n"
 WENT_WELL = "Similar situations that went well:"
 WENT_BADLY = "Similar situations that went badly:"
+NOBODY_KNOWS = "Similar situations that went neither well nor badly, as far as is known:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +186,16 @@ class VectorView:
         factor = 2
         while True:
             pool = await self._pool(query, cue, factor)
-            good = [near for near in pool if self._qualities[near.row] >= NEUTRAL]
+            good = [near for near in pool if self._qualities[near.row] > NEUTRAL]
             bad = [near for near in pool if self._qualities[near.row] < NEUTRAL]
             enough = len(good) >= n_good and len(bad) >= n_bad
             if enough or len(pool) < factor * self._shelf.k:
                 break
             factor *= 4
-        return [(WENT_WELL, good[:n_good]), (WENT_BADLY, bad[:n_bad])]
+        good, bad = good[:n_good], bad[:n_bad]
+        between = [near for near in pool if self._qualities[near.row] == NEUTRAL]
+        room = self._shelf.k - len(good) - len(bad)
+        return [(WENT_WELL, good), (WENT_BADLY, bad), (NOBODY_KNOWS, between[:room])]
 
     def _diverse(self, pool: list[_Near]) -> list[_Near]:
         """Return items that are near the query and unlike one another (maximal marginal)."""
@@ -249,7 +253,8 @@ class VectorMemory:
         k: Most items of a recollection.
         recall: ``"similarity"``: the nearest. ``"outcome"``: by similarity times how well the item
             went. ``"contrast"``: half of the items from those that went well, half from those that
-            went badly, nearest first. ``"mmr"``: near the query and unlike one another.
+            went badly, nearest first; those in the middle, and those that were never judged, take
+            the places that are left. ``"mmr"``: near the query and unlike one another.
         max_distance: Greatest cosine distance of a recalled item, in [0, 2].
         recall_each: Recall before every ``"step"`` or once per ``"episode"``.
         counter: Counts tokens; default ``s3gym.tokens.token_counter()``.

@@ -21,10 +21,10 @@ from s3gym.agents.model import ModelAgent
 from s3gym.agents.pictures import PICTURES
 from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.game import GameSpec
-from s3gym.contracts.memory import Memory
+from s3gym.contracts.memory import CallRenderer, Memory
 from s3gym.errors import ConfigError, UnknownNameError
 from s3gym.games import GAMES
-from s3gym.memory import MEMORIES
+from s3gym.memory import MEMORIES, PROMPTS
 from s3gym.parts import AgentPart, MemoryPart, agent_part, memory_part, part_name
 from s3gym.records import Layout
 from s3gym.text import shorten
@@ -124,6 +124,11 @@ def find_game(game: str | GameSpec) -> GameSpec:
 def pictures(games: Iterable[str]) -> dict[str, Callable[[str], str]]:
     """Return the functions that draw the observations of games, where there are any."""
     return {game: load(PICTURES[game], "picture") for game in games if game in PICTURES}
+
+
+def memory_prompts() -> dict[str, CallRenderer]:
+    """Return the functions that make the prompts of built-in memories again, by layout."""
+    return {layout: load(where, "prompt") for layout, where in sorted(PROMPTS.items())}
 
 
 def find_agent(agent: object, name: str | None = None) -> AgentPart:

@@ -17,6 +17,7 @@ from s3gym.errors import ConfigError, MissingExtraError
 
 WORD = re.compile(r"[A-Za-z]+|[0-9]{1,3}|\s+|[^\sA-Za-z0-9]")
 CHARACTERS_PER_TOKEN = 6
+BY_LINE = ", by line"
 KEPT_LINES = 100_000
 LONGEST_KEPT_LINE = 400
 LONG_TEXT = 4_000
@@ -75,7 +76,7 @@ class LineTokens:
     """
 
     def __init__(self, inner: TokenCounter) -> None:
-        self.name = f"{inner.name}, by line"
+        self.name = f"{inner.name}{BY_LINE}"
         self._inner = inner
         self._known: dict[str, int] = {}
         self._texts: dict[str, int] = {}
@@ -137,6 +138,15 @@ def token_counter(name: str = "auto") -> TokenCounter:
         ConfigError: The name is unknown or its vocabulary is not at hand.
     """
     return LineTokens(_vocabulary(name))
+
+
+def counter_named(name: str) -> TokenCounter | None:
+    """Return the counter whose ``name`` a record holds, or ``None`` when it is not at hand."""
+    try:
+        counter = token_counter(name.removesuffix(BY_LINE))
+    except ConfigError:
+        return None
+    return counter if counter.name == name else None
 
 
 def _vocabulary(name: str) -> TokenCounter:

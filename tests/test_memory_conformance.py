@@ -112,6 +112,14 @@ class Verbose(Broken):
         return Recollection(text="word " * 50, tokens=0) if self.ids else Recollection()
 
 
+class Close(Broken):
+    """Takes a token more than it may, which only a budget just below its size shows."""
+
+    async def recall(self, cue: Cue) -> Recollection:
+        fits = self.ids and cue.max_tokens >= 99
+        return Recollection(text=" ".join(["word"] * 100)) if fits else Recollection()
+
+
 class Thawed(Broken):
     def freeze(self) -> MemoryReader:
         return View(self.ids)
@@ -167,6 +175,7 @@ async def test_the_correct_memory_passes() -> None:
     [
         (Eager, "before the first record"),
         (Verbose, "at most max_tokens"),
+        (Close, "at most max_tokens"),
         (Thawed, "later writes do not change"),
         (Writable, "can only read"),
         (Counting, "the same episodes give the same"),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from studies import drawing, learner_rows, plan, run_plans
 
 from s3gym.audit import audit_store
-from s3gym.catalog import find_game
+from s3gym.catalog import find_game, memory_prompts
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import MemoryFailure, ModelError
 from s3gym.memory.insights import InsightsMemory
+from s3gym.memory.layered import layered
 from s3gym.memory.summary import SummaryMemory
 from s3gym.records import Cue, Decision, Episode, Recollection, Turn
 from s3gym.schedule import Schedule
@@ -137,3 +139,51 @@ async def test_text_that_no_file_can_hold_is_kept_with_question_marks(tmp_path: 
         texts = [row[0] for row in db.execute("SELECT text FROM recollections")]
     assert "half an emoji: ?" in texts
     assert audit_store(path, find_game).level() != "fail"
+
+
+async def audited_calls(path: Path, make: Any) -> tuple[int, list[str]]:
+    """Run a study; return how many prompts an audit made again, and what it says of them."""
+    await run_plans(path, [plan(memory=make, schedule=FOUR)])
+    audit = audit_store(path, find_game, prompts=memory_prompts())
+    said = [finding.message for finding in audit.findings if finding.check == "barrier"]
+    return audit.looked_at["barrier"], said
+
+
+@pytest.mark.parametrize("kind", ["history", "rolling", "insights"])
+@pytest.mark.parametrize("failing", [(), (1,), (2, 3), (4,)])
+async def test_an_audit_makes_the_prompts_of_a_memory_again(
+    tmp_path: Path, kind: str, failing: tuple[int, ...]
+) -> None:
+    no = ModelError("no", retryable=False)
+    make, _ = written(kind, lambda n, asked: no if n in failing else reply(n, asked))
+    assert await audited_calls(tmp_path / "a.db", make) == (4, [])
+
+
+@pytest.mark.parametrize("kind", ["history", "rolling", "insights"])
+async def test_an_audit_finds_what_a_memory_told_its_model_beyond_what_was_seen(
+    tmp_path: Path, kind: str
+) -> None:
+    make, _ = written(kind, reply)
+
+    def leaking() -> Any:
+        memory = make()
+        record = memory.record
+
+        async def told(episode: Episode) -> None:
+            last = episode.steps[-1]
+            leak = replace(last.outcome, feedback="the verifier gave 3.94")
+            await record(replace(episode, steps=(*episode.steps[:-1], replace(last, outcome=leak))))
+
+        memory.record = told
+        return memory
+
+    n, said = await audited_calls(tmp_path / "a.db", leaking)
+    assert n == 4
+    assert said == ["the prompt differs from what learner-side rows give"] * 4
+
+
+async def test_prompts_of_a_memory_inside_another_are_named_as_not_checked(tmp_path: Path) -> None:
+    make, _ = written("history", reply)
+    n, said = await audited_calls(tmp_path / "a.db", layered([make], [100]))
+    assert n == 0
+    assert "4 prompts not checked" in said[0]

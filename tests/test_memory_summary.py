@@ -236,6 +236,17 @@ def test_adding_what_is_known_is_an_agreement() -> None:
     assert [(item.text, item.votes) for item in book.insights] == [("a", 3)]
 
 
+def test_an_edit_into_what_is_known_is_refused() -> None:
+    two = operations({"verb": "add", "text": "a"}, {"verb": "add", "text": "b"})
+    book = apply_operations(Book(), two, ["e"], 5)
+    same = operations(
+        {"verb": "edit", "id": 1, "text": " b"}, {"verb": "edit", "id": 2, "text": "b"}
+    )
+    book = apply_operations(book, same, ["e"], 5)
+    assert [item.text for item in book.shown] == ["a", "b"]
+    assert [change.refused for change in book.changes[2:]] == ["insight 2 says so already", ""]
+
+
 async def test_a_model_proposes_and_a_bad_proposal_changes_nothing() -> None:
     add = json.dumps({"operations": [{"verb": "add", "text": "corners are safe"}]})
     chat = ScriptedChat([add, "no idea", '{"operations": [{"verb": "shout"}]}', add])

@@ -137,6 +137,27 @@ async def test_contrast_shows_near_good_and_near_bad_under_headings() -> None:
     assert "Episode 3," in badly
 
 
+@pytest.mark.parametrize("scores", [(None,), (-1.0,), (3.0,)])
+async def test_contrast_praises_nothing_that_was_never_judged_or_stands_alone(
+    scores: tuple[float | None, ...],
+) -> None:
+    memory = await filled([places("north", scores=scores)], recall="contrast")
+    text = (await memory.recall(make_cue("north"))).text
+    assert text.startswith("Similar situations that went neither well nor badly")
+    assert "Env: north" in text
+
+
+async def test_contrast_fills_the_places_that_are_left_with_what_was_never_judged() -> None:
+    known = ((2.0,), (None,), (-2.0,), (None,), (None,))
+    episodes = [places("north", f"n{n}", ordinal=n, scores=s) for n, s in enumerate(known, 1)]
+    memory = await filled(episodes, k=3, recall="contrast")
+    text = (await memory.recall(make_cue("north"))).text
+    order = [text.index(f"Episode {n}, step") for n in (1, 3, 2)]
+    assert order == sorted(order)
+    assert text.count("\n\nSimilar situations that went") == 2
+    assert "Episode 4, " not in text
+
+
 async def test_mmr_recalls_something_else_beside_the_nearest() -> None:
     episodes = [
         places("north north north east", ordinal=1),

@@ -2,11 +2,14 @@
 
 import json
 import sqlite3
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from s3gym.audit.findings import Audit
+from s3gym.audit.memory_calls import memory_prompt
+from s3gym.contracts.memory import CallRenderer
 from s3gym.errors import S3GymError
-from s3gym.records import LAYOUTS, Observation, Phase, Turn
+from s3gym.records import LAYOUTS, Message, Observation, Phase, Turn
 from s3gym.store.ledger import Ledger, RecordedStep, message_hash
 from s3gym.store.spec import read_spec
 from s3gym.text import shorten
@@ -76,7 +79,9 @@ def not_provable(db: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def check_barrier(db: sqlite3.Connection, audit: Audit) -> None:
+def check_barrier(
+    db: sqlite3.Connection, audit: Audit, prompts: Mapping[str, CallRenderer]
+) -> None:
     """Every message that was sent is made again, byte for byte, from learner-side rows."""
     ledger = Ledger(db)
     custom: dict[str, int] = {}
@@ -86,18 +91,26 @@ def check_barrier(db: sqlite3.Connection, audit: Audit) -> None:
         "FROM calls ORDER BY study, place, step, purpose, attempt"
     ).fetchall():
         where = f"calls {place} {step} {purpose} {attempt}"
-        if layout not in LAYOUTS or purpose != "act" or "~" in place:
-            custom[study] = custom.get(study, 0) + 1
-            continue
-        audit.count("barrier")
+        plays = layout in LAYOUTS and purpose == "act" and "~" not in place
+        digests = layout in prompts and purpose == "memory" and not attempt
+        prompt: Sequence[Message] | None = None
         try:
-            if loaded is None or loaded[0] != place:
-                loaded = (place, ledger.steps(place))
-            turn = _turn(db, ledger, place, step, loaded[1], seed or 0, max_tokens)
-            made = [message_hash(message) for message in turn.messages(layout)]
-        except (S3GymError, ValueError, TypeError, KeyError, IndexError) as error:
+            if plays:
+                if loaded is None or loaded[0] != place:
+                    loaded = (place, ledger.steps(place))
+                turn = _turn(db, ledger, place, step, loaded[1], seed or 0, max_tokens)
+                prompt = turn.messages(layout)
+            elif digests:
+                prompt = memory_prompt(db, ledger, study, place, prompts[layout])
+            if prompt is None:
+                custom[study] = custom.get(study, 0) + 1
+                continue
+            made = [message_hash(message) for message in prompt]
+        except (S3GymError, ValueError, TypeError, LookupError, AttributeError) as error:
+            audit.count("barrier")
             audit.fail("barrier", where, f"cannot be made again: {shorten(str(error))}")
             continue
+        audit.count("barrier")
         if made != json.loads(sent):
             audit.fail("barrier", where, "the prompt differs from what learner-side rows give")
     for study, n in sorted(custom.items()):

@@ -3,13 +3,14 @@
 import json
 import math
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from s3gym.audit.barrier import check_barrier, check_isolation
 from s3gym.audit.findings import Audit, GameFinder
 from s3gym.audit.replay import check_replay
 from s3gym.audit.rows import check_chain, check_completeness, check_seeds
+from s3gym.contracts.memory import CallRenderer
 from s3gym.errors import StoreError
 from s3gym.records import STATUSES
 from s3gym.schedule import Schedule
@@ -20,13 +21,20 @@ from s3gym.text import shorten
 Check = Callable[[sqlite3.Connection, Audit], None]
 
 
-def audit_store(path: str | Path, find_game: GameFinder, expect: str | None = None) -> Audit:
+def audit_store(
+    path: str | Path,
+    find_game: GameFinder,
+    expect: str | None = None,
+    prompts: Mapping[str, CallRenderer] | None = None,
+) -> Audit:
     """Audit a store.
 
     Args:
         path: The store; it is only read.
         find_game: Gives the games for the replay; see ``GameFinder``.
         expect: Root that the store must have, from a copy kept elsewhere.
+        prompts: From the layout of a memory's call to the function that makes its prompt again;
+            calls in other layouts are named as not checked.
 
     Returns:
         Findings with row ids; ``level()`` is the verdict.
@@ -40,7 +48,7 @@ def audit_store(path: str | Path, find_game: GameFinder, expect: str | None = No
     db.text_factory = _text
     try:
         with file.disk_errors(where):
-            for name, check in _checks(find_game):
+            for name, check in _checks(find_game, prompts or {}):
                 try:
                     check(db, audit)
                 except (ValueError, LookupError, TypeError, AttributeError, StoreError) as error:
@@ -58,13 +66,13 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def _checks(find_game: GameFinder) -> list[tuple[str, Check]]:
+def _checks(find_game: GameFinder, prompts: Mapping[str, CallRenderer]) -> list[tuple[str, Check]]:
     return [
         ("completeness", check_completeness),
         ("chain", check_chain),
         ("seeds", check_seeds),
         ("isolation", check_isolation),
-        ("barrier", check_barrier),
+        ("barrier", lambda db, audit: check_barrier(db, audit, prompts)),
         ("replay", lambda db, audit: check_replay(db, audit, find_game)),
         ("budget", _check_budget),
         ("statuses", _check_statuses),

@@ -1,10 +1,10 @@
 """What a memory promises: record and consolidate while exploring, recall whenever asked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from s3gym.records import Cue, Episode, Recollection
+from s3gym.records import Cue, Episode, Message, Recollection
 
 RecallEach = Literal["episode", "step"]
 
@@ -69,4 +69,27 @@ class MemorySnapshot:
     state: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCall:
+    """What stands on the learner's side behind the model call of one consolidation.
+
+    Attributes:
+        rules: Rules of the newest episode.
+        episodes: Exploration episodes so far, oldest first; the newest was just recorded.
+        before: State of the version before; empty before the first.
+        backend: What the version that was made calls itself in its state.
+        counter: Name of the token counter in that state.
+        max_tokens: What ``consolidate`` was told.
+    """
+
+    rules: str
+    episodes: tuple[Episode, ...]
+    before: Mapping[str, Any]
+    backend: str
+    counter: str
+    max_tokens: int
+
+
+CallRenderer = Callable[[MemoryCall], Sequence[Message] | None]
+"""Makes the prompt of a memory's call again; ``None`` when it cannot tell what was asked."""
 MemoryFactory = Callable[[], Memory]

@@ -171,6 +171,10 @@ class _Check:
         for max_tokens in BUDGETS:
             for cue in check_cues(max_tokens):
                 await self._recall(memory, cue, known)
+        whole = await self._recall(memory, check_cues()[0], known)
+        size = self.counter.count(whole.text)
+        for max_tokens in sorted({size - 1, size // 2, size // 3} - {-1}):
+            await self._recall(memory, check_cues(max_tokens)[0], known)
 
     async def _answers(self, reader: MemoryReader, known: Sequence[str]) -> list[Recollection]:
         return [await self._recall(reader, cue, known) for cue in check_cues()]

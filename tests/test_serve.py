@@ -19,6 +19,7 @@ from s3gym.cli.main import main
 from s3gym.records import Decision, Turn
 from s3gym.serve import OVER, Desk, NotNowError, Seen, outcome_reader, play_outside, tools
 from s3gym.store import file
+from s3gym.store.store import Store
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed (issue 8)")
 TOOLS = ["act", "observe", "recall", "rules"]
@@ -309,7 +310,7 @@ def test_a_study_that_was_left_is_resumed(tmp_path: Path) -> None:
 def test_serve_on_an_existing_store_says_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "out.db").touch()
+    Store.create(tmp_path / "out.db").close()
     with pytest.raises(SystemExit) as caught:
         main(serve_command(tmp_path / "out.db")[3:])
     assert caught.value.code == 2

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from s3gym.agents.connection import retryable_status
 from s3gym.errors import ModelError
 from s3gym.prompts import EARLIER_HEADER, RESPONSE_CONTRACT, answer_line
-from s3gym.records import Decision, Episode, Layout, Observation, Turn, Usage
+from s3gym.records import Decision, Episode, Layout, Observation, Status, Turn, Usage
 from s3gym.replies import is_end, parse_reply
 from s3gym.text import shorten
 
@@ -186,7 +186,7 @@ def decision_of(said: Said) -> Decision:
     elif is_end(action):
         decision = Decision(action=action, self_score=score, status="end")
     else:
-        status = "ok" if score is not None else "no_score"
+        status: Status = "ok" if score is not None else "no_score"
         decision = Decision(action=action, self_score=score, status=status, raw=str(output))
     return replace(decision, usage=said.usage)
 

@@ -268,9 +268,8 @@ class Sweep:
     ) -> AsyncIterator[str]:
         """Put a proxy between the agents' apps and their models, for the runs inside.
 
-        An app that calls the models at its URL is metered, limited, recorded and resumed like an
-        agent of ours, streams included. One episode is played at a time. OpenAI's SDK wants
-        ``URL/v1``, Anthropic's wants ``URL``; ``s3gym.proxy.environment(url)`` has both.
+        What an app asks there is metered, limited, recorded and resumed, streams included; one
+        episode is played at a time. OpenAI's SDK wants ``URL/v1``, Anthropic's ``URL``.
 
         Args:
             openai: Address of the real server behind the OpenAI paths; default

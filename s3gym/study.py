@@ -28,6 +28,7 @@ from s3gym.errors import (
     ServiceError,
     first_of,
 )
+from s3gym.events import Event as Event  # also from here
 from s3gym.oracle import Oracle, with_rewards
 from s3gym.owners import forks_of, own_agent
 from s3gym.parts import AgentPart, MemoryPart
@@ -42,22 +43,6 @@ from s3gym.store.ledger import EpisodeRow
 from s3gym.store.store import Store
 
 log = logging.getLogger("s3gym")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that a watcher of a run may want to show; holds nothing of the verifier.
-
-    Attributes:
-        kind: ``study``, ``episode`` (one is over), ``checkpoint`` (one is evaluated),
-            ``invalid``, ``done``, ``paused`` or ``failed``.
-        ordinal: Exploration episodes so far, or the checkpoint.
-    """
-
-    kind: str
-    study: str
-    ordinal: int = 0
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +242,8 @@ class _Study:
         learn = self.owner.learn if self.owner is not None else plan.agent.learn
         label = self._memory_label
         place = f"{plan.id}/m{ordinal:03d}"
-        with brokered(StudyBroker(self.store, self.limits, plan.id, place)):
+        broker = StudyBroker(self.store, self.limits, plan.id, place)
+        with brokered(broker):
             if plan.memory.own and learn is not None:
                 await guarded(self._agent_label, "learn", lambda: learn(episode), seconds)
             await guarded(label, "record", lambda: memory.record(episode), seconds)
@@ -268,9 +254,12 @@ class _Study:
                 seconds,
             )
         describe = getattr(memory, "describe", None)
+        snapshot = None
         if describe is not None:
             snapshot = check_snapshot(label, called(label, "describe", describe))
-            with self.store.transaction():
+        with self.store.transaction():
+            broker.keep_failures()
+            if snapshot is not None:
                 self.store.ledger.add_memory_version(plan.id, ordinal, snapshot)
 
     def _note_not_isolated(self) -> None:

@@ -58,7 +58,7 @@ def environment(folder: Path, packages: str) -> Path:
     lines = [f"import site; site.addsitedir({str(path)!r})" for path in seen]
     (inside,) = folder.glob("lib/python*/site-packages")
     (inside / "behind.pth").write_text("\n".join(lines) + "\n")
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *packages.split()], check=True, timeout=INSTALL_SECONDS)
     return python
 

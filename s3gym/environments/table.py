@@ -12,7 +12,8 @@ from s3gym.errors import StoreError
 from s3gym.play import referee
 from s3gym.records import Decision, Observation, Phase
 from s3gym.replies import is_end
-from s3gym.seams import check_number, game_boundary
+from s3gym.rulings import check_number
+from s3gym.seams import ruled
 from s3gym.seeds import EpisodeSeeds
 from s3gym.verdict import Verdict
 
@@ -60,10 +61,11 @@ class Table:
         bit = int(self.phase is Phase.EVALUATION)
         seeds = EpisodeSeeds(episode=seed * 2 + bit, world=self._world, game=self.spec.name)
         self._rewards = []
-        with game_boundary(self.spec.name, "start"):
-            self._state = self.setup.game.start(seeds)
-            text = self.setup.game.observe(self._state, Clock(step=1, max_steps=self.max_steps))
-        self.observation = Observation(text=text)
+        name, game = self.spec.name, self.setup.game
+        first = Clock(step=1, max_steps=self.max_steps)
+        state = ruled(name, "start", lambda: game.start(seeds))
+        text = ruled(name, "observe", lambda: game.observe(state, first))
+        self._state, self.observation = state, Observation(text=text)
         return self.observation
 
     def step(self, action: str | Decision) -> tuple[Observation, Verdict]:
@@ -87,9 +89,9 @@ class Table:
     @property
     def score(self) -> float:
         """The verifier's value of the episode so far."""
-        with game_boundary(self.spec.name, "score"):
-            given = self.setup.verifier.score(tuple(self._rewards), self._state)
-        return check_number(self.spec.name, "score", given)
+        name, verifier = self.spec.name, self.setup.verifier
+        given = ruled(name, "score", lambda: verifier.score(tuple(self._rewards), self._state))
+        return check_number(name, "score", given)
 
     @property
     def total(self) -> float:

@@ -28,8 +28,8 @@ from s3gym.proxy.server import Serving, listening
 from s3gym.proxy.turns import Turns
 from s3gym.records import Phase
 from s3gym.schedule import Schedule
-from s3gym.sealed.parts import sealed_parts, sealed_plan
-from s3gym.sealed.seal import Seal, private_files
+from s3gym.sealed.parts import sealed_parts, sealed_plan, sealed_store
+from s3gym.sealed.seal import Seal
 from s3gym.seams import close_part
 from s3gym.seeds import SEED_BITS, SeedPlan, derive
 from s3gym.store import file
@@ -212,7 +212,7 @@ class Sweep:
         """
         plans = self.plans()
         path = Path(self.store) if self.store is not None else default_store(plans)
-        with self._created(path) as store:
+        with Store.create(path) if self.seal is None else sealed_store(self.seal, path) as store:
             with store.transaction():
                 store.verdicts.set_secret("root_seed", str(plans[0].seeds.root))
                 store.verdicts.set_secret("salt", plans[0].seeds.salt)
@@ -234,14 +234,6 @@ class Sweep:
         with Store.open(self.store) as store:
             plans = fitting_plans(self, store)
             return await self._finish(plans, store)
-
-    def _created(self, path: Path) -> Store:
-        """Return a new store; a sealed run's own may be read by its owner alone."""
-        if self.seal is None:
-            return Store.create(path)
-        self.seal.guard(path)
-        with private_files():
-            return Store.create(path)
 
     async def _finish(self, plans: Sequence[StudyPlan], store: Store) -> Result:
         try:

@@ -151,7 +151,7 @@ FAULTS = {
     "dies": "agent 'dies': its sealed process ended with exit code 3; it printed last: "
     "'my last words'",
     "scribbles": "agent 'scribbles': its sealed process sent expected a JSON object",
-    "forges": "agent 'forges': its sealed process sent expected an integer",
+    "forges": "agent 'forges' returned Usage(",
     "hangs": "did not answer",
     "spends": "forged",
 }

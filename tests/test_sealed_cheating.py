@@ -128,5 +128,5 @@ def test_without_the_mode_of_the_file_its_path_would_be_enough(
     store: Path, python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proof can fail: with the store open to all, the sealed user reads it."""
-    monkeypatch.setattr("s3gym.api.private_files", nullcontext)
+    monkeypatch.setattr("s3gym.sealed.parts.private_files", nullcontext)
     assert worked(store, Seal(user=USER, python=python)) == {"by_path"}

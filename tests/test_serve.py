@@ -306,11 +306,9 @@ def test_a_study_that_was_left_is_resumed(tmp_path: Path) -> None:
     check_store(store, *anyio.run(come_back))
 
 
-def test_serve_on_an_existing_store_says_how_to_go_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "out.db").touch()
+def test_serve_writes_over_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out.db").write_text("a letter")
     with pytest.raises(SystemExit) as caught:
         main(serve_command(tmp_path / "out.db")[3:])
     assert caught.value.code == 2
-    assert "this store exists" in capsys.readouterr().err
+    assert "name another file" in capsys.readouterr().err

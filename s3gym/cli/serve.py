@@ -53,8 +53,7 @@ def serve_command(
         defaults = {"memory": ["history"], "repeats": 1, "schedule.act_seconds": PATIENCE}
         values = defaults | given_options(given) | {"agent": [name], "store": str(store)}
         config = read_config(None, values, overrides)
-        if store.exists():
-            file.create(store)  # says how to go on with an existing store
+        file.must_be_new(store)
     results: list[Result] = []
 
     async def play() -> None:

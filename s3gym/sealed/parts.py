@@ -6,6 +6,7 @@ This process never imports what it seals, because importing is running.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 from s3gym.agents.answers import AnswerScore, JsonContract
@@ -17,7 +18,8 @@ from s3gym.errors import ConfigError, ProtocolBreachError
 from s3gym.parts import AgentPart, MemoryPart, part_name
 from s3gym.sealed.process import SealedProcess, probe
 from s3gym.sealed.proxies import DescribedMemory, SealedAgent, SealedForkable, SealedMemory
-from s3gym.sealed.seal import Seal
+from s3gym.sealed.seal import Seal, private_files
+from s3gym.store.store import Store
 from s3gym.study import StudyPlan
 from s3gym.text import shorten
 
@@ -157,6 +159,18 @@ class _NotYet:
 
 def _unsealed(*arguments: object) -> NoReturn:
     raise ProtocolBreachError("a sealed part was used before its study had a child process")
+
+
+def sealed_store(seal: Seal, path: Path) -> Store:
+    """Return a new store that its owner alone may read.
+
+    Raises:
+        ConfigError: The sealed user could read or replace it.
+        StoreError: It exists or cannot be written.
+    """
+    seal.guard(path)
+    with private_files():
+        return Store.create(path)
 
 
 def sealed_plan(seal: Seal, plan: StudyPlan) -> StudyPlan:

@@ -12,6 +12,7 @@ from s3gym.errors import PluginError
 from s3gym.records import STATUSES, Decision, Recollection, Step, Usage
 from s3gym.replies import is_end, parse_reply
 from s3gym.seams import called, finite, shown
+from s3gym.text import storable
 
 MAX_TEXT = 100_000
 """Longest action or note of a decision, in characters."""
@@ -102,13 +103,6 @@ def _text(label: str, what: str, text: object, limit: int) -> str:
     return storable(text)
 
 
-def storable(text: str) -> str:
-    """Return a text with every lone surrogate replaced, because a store cannot hold one."""
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode()
-
-
 def check_reader(label: str, reader: object) -> None:
     """Check that a memory or its frozen view can be asked.
 
@@ -155,9 +149,13 @@ def check_snapshot(label: str, answer: object) -> MemorySnapshot:
     if not isinstance(answer, MemorySnapshot) or not isinstance(answer.state, Mapping):
         raise PluginError(f"{label} described {shown(answer, 80)}: expected a MemorySnapshot")
     state = dict(answer.state)
-    text = called(label, "describe", lambda: json.dumps(state, allow_nan=False, sort_keys=True))
+    text = called(label, "describe", lambda: _json(state))
     return MemorySnapshot(
         text=_text(label, "description", answer.text, MAX_MEMORY),
         sources=_texts(label, "sources", answer.sources),
-        state=json.loads(text),
+        state=json.loads(storable(text)),
     )
+
+
+def _json(state: Mapping[str, object]) -> str:
+    return json.dumps(state, allow_nan=False, ensure_ascii=False, sort_keys=True)

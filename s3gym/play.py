@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio.lowlevel
 
-from s3gym.answered import check_recollection, decide, storable
+from s3gym.answered import check_recollection, decide
 from s3gym.broker import CallMismatchError, Limits, StudyBroker
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent
@@ -24,6 +24,7 @@ from s3gym.seams import guarded, ruled
 from s3gym.seeds import EpisodeSeeds
 from s3gym.store.ledger import EpisodeRow, RecordedStep
 from s3gym.store.store import Store, now
+from s3gym.text import storable
 from s3gym.verdict import Verdict
 
 ENDED = "You ended the episode."

@@ -8,6 +8,7 @@ alone, because its message could hold what the agent must not see.
 import inspect
 import logging
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from numbers import Real
@@ -28,7 +29,7 @@ from s3gym.errors import (
     first_of,
 )
 from s3gym.text import shorten
-from s3gym.watchdog import Watchdog
+from s3gym.watchdog import has_blocked
 
 T = TypeVar("T")
 log = logging.getLogger("s3gym")
@@ -49,10 +50,14 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
         PluginError: It raised, missed its deadline or blocked the event loop.
         ServiceError: The outside world failed it.
     """
+    entered = time.monotonic()  # noqa: F841 - read by the watchdog
     with deadline(seconds) as scope:
-        with plugin_boundary(label, what):
-            answer = await call()
-        if Watchdog.blocked.pop(label, None) is not None:
+        try:
+            with plugin_boundary(label, what):
+                answer = await call()
+        finally:
+            blocked = has_blocked(label)  # asked even after an error, so that no trace is left
+        if blocked:
             raise PluginError(
                 f"{label} blocked the event loop in {what}; await instead, or make it a plain "
                 f"function, which runs in a thread"
@@ -65,6 +70,7 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
 
 def called(label: str, what: str, call: Callable[[], T]) -> T:
     """Call a plain method of a plug-in; what it raises becomes a ``PluginError``."""
+    entered = time.monotonic()  # noqa: F841 - read by the watchdog
     with plugin_boundary(label, what):
         return call()
 
@@ -72,6 +78,7 @@ def called(label: str, what: str, call: Callable[[], T]) -> T:
 def ruled(name: str, what: str, call: Callable[[], T]) -> T:
     """Call a game or a verifier; see ``game_boundary``."""
     label = f"game {name!r}"
+    entered = time.monotonic()  # noqa: F841 - read by the watchdog
     with game_boundary(label, what):
         return call()
 

@@ -242,7 +242,8 @@ class _Study:
         learn = self.owner.learn if self.owner is not None else plan.agent.learn
         label = self._memory_label
         place = f"{plan.id}/m{ordinal:03d}"
-        with brokered(StudyBroker(self.store, self.limits, plan.id, place)):
+        broker = StudyBroker(self.store, self.limits, plan.id, place)
+        with brokered(broker):
             if plan.memory.own and learn is not None:
                 await guarded(self._agent_label, "learn", lambda: learn(episode), seconds)
             await guarded(label, "record", lambda: memory.record(episode), seconds)
@@ -253,9 +254,12 @@ class _Study:
                 seconds,
             )
         describe = getattr(memory, "describe", None)
+        snapshot = None
         if describe is not None:
             snapshot = check_snapshot(label, called(label, "describe", describe))
-            with self.store.transaction():
+        with self.store.transaction():
+            broker.keep_failures()
+            if snapshot is not None:
                 self.store.ledger.add_memory_version(plan.id, ordinal, snapshot)
 
     def _note_not_isolated(self) -> None:

@@ -18,6 +18,8 @@ from s3gym.memory.none import NoMemory
 from s3gym.records import Turn
 from s3gym.testing.fakes import ScriptedChat
 
+ROOT = "the study does not fit its sealed root"
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -164,6 +166,12 @@ def test_a_sealed_study_that_is_no_longer_called_done_is_still_looked_at(store: 
         ("UPDATE calls SET seed = seed + 1", "the request does not fit its hash"),
         ("UPDATE calls SET chat = 'another'", "the request does not fit its hash"),
         ("UPDATE calls SET messages = '[]'", "the request does not fit its hash"),
+        ("UPDATE calls SET messages = '['", "the request does not fit its hash"),
+        ("UPDATE calls SET study = 'another'", "belongs to no recorded row"),
+        ("UPDATE calls SET reply = 'another'", ROOT),
+        ("UPDATE calls SET layout = 'another'", ROOT),
+        ("UPDATE calls SET input_tokens = 10", ROOT),
+        ("DELETE FROM calls WHERE step = 0", ROOT),
     ],
 )
 async def test_calls_are_guarded(tmp_path: Path, statement: str, says: str) -> None:
@@ -174,7 +182,7 @@ async def test_calls_are_guarded(tmp_path: Path, statement: str, says: str) -> N
     assert edit(path, statement) > 0
     found = [finding for finding in audited(path).findings if finding.message == says]
     assert found
-    assert found[0].where.startswith("calls trust/scripted/history/r0/")
+    assert found[0].where.startswith(("calls trust/scripted/history/r0/", "seals trust/scripted/"))
 
 
 def test_a_recollection_of_evaluation_is_found(store: Path) -> None:

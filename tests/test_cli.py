@@ -335,3 +335,12 @@ def test_every_command_has_help(s3gym: Runner) -> None:
         answer = s3gym(command, "--help")
         assert answer.code == 0
         assert "Usage:" in answer.out
+
+
+def test_a_version_that_a_memory_never_had_is_an_error_and_not_the_newest(s3gym: Runner) -> None:
+    assert s3gym("run", *QUICK, "--memory", "history", "--store", "a.db").code == 0
+    assert "sources: none" in s3gym("memory", "show", "a.db", "--checkpoint", "0").out
+    for words in (["show", "a.db", "--checkpoint", "99"], ["diff", "a.db", "1", "99"]):
+        answer = s3gym("memory", *words)
+        assert answer.code == 2
+        assert "has versions 0 (nothing) to" in answer.err

@@ -1,6 +1,8 @@
 """What holds for every built-in game, and what the engine makes of a game's setup and rules."""
 
+import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,37 @@ def test_a_missing_engine_is_named_before_anything_is_written(tmp_path: Path) ->
     with pytest.raises(ConfigError, match="UCI engine's path"):
         sweep.run_sync()
     assert not store.exists()
+
+
+TRACES = sorted((Path(__file__).parent / "golden").glob("*.jsonl"))
+
+
+def test_every_game_has_a_golden_trace_of_each_phase() -> None:
+    headers = [json.loads(path.read_text().partition("\n")[0]) for path in TRACES]
+    assert {(each["game"], each["phase"]) for each in headers} == set(product(GAMES, Phase))
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_a_golden_trace_says_something(path: Path) -> None:
+    header, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    assert path.name.startswith(f"{header['game']}.")
+    assert header["source"]
+    steps = [line for line in lines if "action" in line]
+    assert steps
+    assert all({"feedback", "reward"} < step.keys() for step in steps)
+    assert all(step.get("text") or step.get("observation") for step in steps)
+
+
+@pytest.mark.parametrize("name", sorted(GAMES))
+def test_the_golden_traces_of_a_game_show_a_reward(name: str) -> None:
+    traces = [path for path in TRACES if path.name.startswith(f"{name}.")]
+    lines = [json.loads(line) for path in traces for line in path.read_text().splitlines()]
+    assert any(line.get("reward") for line in lines)
+
+
+def test_every_golden_trace_is_replayed_by_a_test() -> None:
+    source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_game_*.py"))
+    for path in TRACES:
+        game, _, part = path.stem.partition(".")
+        by_phase = part in set(Phase) and f'f"{game}.{{phase}}"' in source
+        assert by_phase or f'"{path.stem}"' in source or f'glob("{game}.*.jsonl")' in source

@@ -16,6 +16,7 @@ from s3gym.answered import decide
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import InvalidActionError, ModelError, PluginError, StoreError
 from s3gym.games.trust import SPEC as TRUST
+from s3gym.memory.none import NoMemory
 from s3gym.records import Cue, Decision, Phase, Recollection, Turn, Usage
 from s3gym.schedule import Schedule
 from s3gym.store.store import Store
@@ -179,9 +180,11 @@ async def test_an_agent_that_blocks_the_loop_is_named_and_fails(
             time.sleep(0.4)
         return "cheat", 0.0
 
-    outcome = await run_plans(tmp_path / "a.db", [plan(agent=blocks), plan()], block_seconds=0.1)
-    assert list(outcome.failed) == ["trust/blocks/history/r0"]
-    assert "blocked the event loop" in outcome.failed["trust/blocks/history/r0"]
+    # No memory: a vocabulary that is loaded at the first count would hold the loop as well.
+    plans = [plan(agent=blocks, memory=NoMemory), plan(memory=NoMemory)]
+    outcome = await run_plans(tmp_path / "a.db", plans, block_seconds=0.1)
+    assert list(outcome.failed) == ["trust/blocks/none/r0"]
+    assert "blocked the event loop" in outcome.failed["trust/blocks/none/r0"]
     assert "agent 'blocks' blocks the event loop" in caplog.text
 
 
@@ -191,7 +194,9 @@ async def test_a_plain_function_runs_in_a_thread_and_may_block(tmp_path: Path) -
             Event().wait(0.6)
         return "cheat", 0.0
 
-    outcome = await run_plans(tmp_path / "a.db", [plan(agent=slow)], block_seconds=0.5)
+    outcome = await run_plans(
+        tmp_path / "a.db", [plan(agent=slow, memory=NoMemory)], block_seconds=0.5
+    )
     assert outcome.failed == {}
 
 
@@ -438,3 +443,20 @@ def test_a_truth_value_of_numpy_is_a_number() -> None:
     assert decide("agent", ("cheat", np.float32(0.5))).self_score == 0.5
     with pytest.raises(PluginError):
         decide("agent", ("cheat", "0.5"))
+
+
+async def test_a_plug_in_that_was_broken_off_once_is_not_blamed_later(tmp_path: Path) -> None:
+    first = True
+
+    async def blocks_and_raises(turn: Turn) -> Any:
+        nonlocal first
+        if first:
+            first = False
+            time.sleep(0.4)
+            raise RuntimeError("broken off")
+        return "cheat", 0.0
+
+    plans = [plan(agent=blocks_and_raises, memory=NoMemory, repeat=repeat) for repeat in (0, 1)]
+    outcome = await run_plans(tmp_path / "a.db", plans, block_seconds=0.1, at_most=1)
+    (reason,) = outcome.failed.values()  # of whichever study came first
+    assert "raised RuntimeError" in reason

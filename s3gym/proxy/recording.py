@@ -33,9 +33,8 @@ class Recording:
         ).fetchall()
         for (step,) in steps:
             found = store.ledger.call(CallSite(study=PLACE, place=PLACE, step=step), "act", 0)
-            if found is not None:
-                asked, reply = found
-                self._known.setdefault(asked, deque()).append(reply)
+            if found is not None and isinstance(found[1], Reply):
+                self._known.setdefault(found[0], deque()).append(found[1])
             self._next = step + 1
 
     async def answer(self, request: Request, upstream: Upstream) -> str:

@@ -27,6 +27,7 @@ from s3gym.report.records import (
 )
 from s3gym.schedule import Schedule
 from s3gym.store.file import damaged_rows, disk_errors, open_reader
+from s3gym.store.ledger import ANSWERED
 from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import store_root
 
@@ -56,18 +57,10 @@ FROM episodes JOIN steps ON steps.episode = episodes.id
 WHERE episodes.status = 'done' AND steps.recollection <> ''
 GROUP BY episodes.id, steps.recollection ORDER BY episodes.id, steps.recollection
 """
-CALLS = """
-SELECT episodes.study, count(*), sum(recollections.dropped > 0),
-  min(CASE WHEN recollections.dropped > 0 AND episodes.phase = 'exploration'
-    THEN episodes.ordinal END), max(recollections.tokens)
-FROM episodes JOIN steps ON steps.episode = episodes.id
-JOIN recollections ON recollections.hash = steps.recollection
-WHERE episodes.status = 'done' GROUP BY 1
-"""
-CALLS = """
+CALLS = f"""
 SELECT study, model, chat, purpose, count(*), sum(input_tokens), sum(cached_tokens),
   sum(output_tokens), sum(reasoning_tokens)
-FROM calls GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+FROM calls WHERE {ANSWERED} GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
 """
 OWN_USAGE = """
 SELECT episodes.study, sum(json_extract(usage, '$.calls')), sum(json_extract(usage,

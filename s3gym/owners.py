@@ -3,9 +3,11 @@
 from typing import cast
 
 from s3gym.contracts.agent import Agent, Forkable
+from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import PluginError
 from s3gym.parts import AgentPart, owns_memory
 from s3gym.seams import close_part, guarded, plugin_boundary
+from s3gym.store.store import Store
 
 
 async def own_agent(
@@ -47,3 +49,22 @@ async def forks_of(owner: Forkable | None, label: str, seconds: float, n: int) -
     if owner is None:
         return []
     return [await guarded(label, "fork", owner.fork, seconds) for _ in range(n)]
+
+
+async def fresh_copy(fork: Agent | None, label: str, seconds: float) -> Agent | None:
+    """Return a copy of a fork, for one attempt at its episode, where a fork can be forked.
+
+    An episode that is played again after a resume must not start from what its first attempt
+    left in the agent.
+    """
+    if fork is None or not owns_memory(fork):
+        return fork
+    copies = await forks_of(cast(Forkable, fork), label, seconds, 1)
+    return copies[0]
+
+
+def note_not_isolated(store: Store, study: str) -> None:
+    """Keep that a study's memory is shared with the world, where only the made one could tell."""
+    snapshot = MemorySnapshot(text="", state={"isolated": False})
+    with store.transaction():
+        store.ledger.add_memory_version(study, 0, snapshot)

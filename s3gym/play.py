@@ -4,7 +4,7 @@ One loop for all games, agents and memories. Every step is committed with its ve
 the next one starts. A half-played episode is taken up where it stopped.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,7 +117,7 @@ def observed(name: str, setup: Setup[Any], state: Any, clock: Clock) -> str:
 
 
 async def play_episode(
-    plan: EpisodePlan, make_player: Callable[[], Player], store: Store, limits: Limits
+    plan: EpisodePlan, make_player: Callable[[], Awaitable[Player]], store: Store, limits: Limits
 ) -> Episode:
     """Play an episode to its end, or take it up where it stopped; return it.
 
@@ -138,7 +138,7 @@ async def play_episode(
         broker = StudyBroker(store, limits, plan.row.study, place)
         try:
             with brokered(broker):
-                return await _Play(plan, make_player(), store, broker).run()
+                return await _Play(plan, await make_player(), store, broker).run()
         except (_UnlikeRecordError, CallMismatchError) as reason:
             with store.transaction():
                 steps = store.ledger.remove_attempt(plan.row.id)

@@ -5,7 +5,6 @@ of a checkpoint runs on a frozen view beside the exploration that follows. Runni
 are one path: what the store already has is loaded instead of played.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.game import GameSpec, Options, episode_rules
-from s3gym.contracts.memory import Memory, MemoryReader, MemorySnapshot
+from s3gym.contracts.memory import Memory, MemoryReader
 from s3gym.errors import (
     BudgetExhaustedError,
     ModelError,
@@ -30,7 +29,7 @@ from s3gym.errors import (
 )
 from s3gym.events import Event as Event  # also from here
 from s3gym.oracle import Oracle, with_rewards
-from s3gym.owners import forks_of, own_agent
+from s3gym.owners import forks_of, fresh_copy, note_not_isolated, own_agent
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
@@ -41,8 +40,6 @@ from s3gym.seeds import EpisodeSeeds, SeedPlan
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import EpisodeRow
 from s3gym.store.store import Store
-
-log = logging.getLogger("s3gym")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +193,7 @@ class _Study:
         plan = self.plan
         isolated = bool(getattr(memory, "isolated", True))
         if not isolated and plan.memory.isolated:
-            self._note_not_isolated()
+            note_not_isolated(self.store, plan.id)
         beside = isolated and plan.agent.isolated and not plan.agent.serial
         try:
             self.owner = await own_agent(
@@ -262,12 +259,6 @@ class _Study:
             if snapshot is not None:
                 self.store.ledger.add_memory_version(plan.id, ordinal, snapshot)
 
-    def _note_not_isolated(self) -> None:
-        """Keep that this memory is shared with the world, which only the made one could tell."""
-        snapshot = MemorySnapshot(text="", state={"isolated": False})
-        with self.store.transaction():
-            self.store.ledger.add_memory_version(self.plan.id, 0, snapshot)
-
     async def _forks(self, n: int) -> list[Agent]:
         seconds = self.plan.schedule.memory_seconds
         return await forks_of(self.owner, self._agent_label, seconds, n)
@@ -317,8 +308,9 @@ class _Study:
         part = (plan.explorer if phase is Phase.EXPLORATION else None) or plan.agent
         made: list[Agent] = []
 
-        def player() -> Player:
-            agent = fork
+        async def player() -> Player:
+            seconds = plan.schedule.memory_seconds
+            agent = await fresh_copy(fork, self._agent_label, seconds)
             if agent is None:
                 agent = called(self._agent_label, "its construction", part.make)
                 made.append(agent)

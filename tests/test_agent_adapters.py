@@ -248,6 +248,7 @@ async def test_a_thread_of_a_graph_is_read_and_never_written() -> None:
     fork = await agent.fork()
     assert await shown(fork) == 2
     assert fork._history["mood"] == "calm"
+    assert await shown(await agent.fork()) == 2
     assert len(set(graph.threads)) == len(graph.threads)
     assert "mine" not in graph.threads
 
@@ -351,6 +352,44 @@ async def test_repeats_and_arms_share_no_memory(agent: Any, tmp_path: Path) -> N
         assert [found[f"{own}/{place}"] for place in ("x001", "x002")] == [{0.0}, {1.0}]
         assert [found[f"{own}/e{n:03d}.1"] for n in range(3)] == [{0.0}, {1.0}, {2.0}]
         assert {score for name in found if name.startswith(none) for score in found[name]} == {0.0}
+
+
+async def test_an_episode_that_is_played_again_starts_from_an_untouched_copy(
+    tmp_path: Path,
+) -> None:
+    broken: list[str] = ["e001.1"]
+    odd: list[bool] = [False]
+
+    class Diary(Counting):
+        def __init__(self, learnt: int = 0) -> None:
+            super().__init__(learnt)
+            self.seen = 0
+
+        async def act(self, now: Turn) -> tuple[str, float]:
+            self.seen += 1
+            if now.episode.endswith(tuple(broken)) and now.index == 4:
+                broken.clear()
+                raise ModelError("down", retryable=True)
+            action = "collaborate" if odd[0] and now.index == 2 else "cheat"
+            return action, float(self.seen)
+
+        async def fork(self) -> "Diary":
+            other = Diary(self.learnt)
+            other.seen = self.seen
+            return other
+
+    def study() -> Study:
+        return Study(
+            game="trust", agent=Diary, memory="own", repeats=1, schedule=TINY, seed=2,
+            store=tmp_path / "a.db",
+        )  # fmt: skip
+
+    assert (await study().run()).outcome.invalid
+    odd[0] = True  # unlike its record: the attempt is abandoned and the episode played afresh
+    assert (await study().resume()).outcome.invalid == ()
+    assert self_scores(tmp_path / "a.db")["trust/Diary/own/r0/e001.1"] == set(
+        map(float, range(1, 11))
+    )
 
 
 async def test_an_instance_whose_forks_cannot_learn_serves_one_study_alone(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ class Sweep:
             with store.transaction():
                 store.verdicts.set_secret("root_seed", str(plans[0].seeds.root))
                 store.verdicts.set_secret("salt", plans[0].seeds.salt)
-            store.note_provenance(**provenance())
+            store.note_provenance(**provenance(), **_held_to(self.limits))
             add_studies(store, plans)
             return await self._finish(plans, store)
 
@@ -227,6 +227,7 @@ class Sweep:
             self.seal.guard(Path(self.store))
         with Store.open(self.store) as store:
             plans = fitting_plans(self, store)
+            store.note_provenance(**_held_to(self.limits))
             return await self._finish(plans, store)
 
     def _created(self, path: Path) -> Store:
@@ -281,6 +282,12 @@ class Study(Sweep):
         self, *, game: str | GameSpec, agent: object, memory: object = "none", **others: Any
     ) -> None:
         super().__init__(games=(game,), agents=(agent,), memories=(memory,), **others)
+
+
+def _held_to(limits: Limits | None) -> dict[str, Any]:
+    """Return what limits say of themselves, if they do."""
+    describe = getattr(limits, "describe", None)
+    return {} if describe is None else dict(describe())
 
 
 def game_options(game: GameSpec, values: Mapping[str, Any], source: str = "options") -> Options:

@@ -1,6 +1,7 @@
 """Limits, retries and budgets in one: what a study's broker sends its calls through."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from s3gym.budget import Budget
 from s3gym.contracts.chat import ChatModel, Reply
@@ -19,6 +20,24 @@ class Meter:
     def __init__(self, limits: Limits | None = None, budget: Budget | None = None) -> None:
         self.limits = limits or Limits()
         self.budget = budget or Budget()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a run is held to and priced by; it changes no result of a study."""
+        budget, limits = self.budget, self.limits.settings
+        return {
+            "budget": {
+                "usd": budget.max_usd,
+                "tokens": budget.max_tokens,
+                "hours": budget.max_hours,
+                "prices": {name: price.model_dump() for name, price in budget.prices.items()},
+            },
+            "limits": {
+                "rpm": limits.rpm,
+                "tpm": limits.tpm,
+                "concurrency": limits.most,
+                "deadline_seconds": limits.deadline_seconds,
+            },
+        }
 
     async def call(
         self, chat: ChatModel, send: Callable[[], Awaitable[Reply]], *, tokens: int

@@ -14,7 +14,7 @@ from s3gym.api import Result, Sweep
 from s3gym.cli.console import say, say_error
 from s3gym.cli.interrupt import interrupting
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
-from s3gym.cli.parts import Wiring, charge_recorded, wire
+from s3gym.cli.parts import Wiring, charge_recorded, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
@@ -156,18 +156,19 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
 
 
 def recorded_config(store: Path) -> dict[str, Any]:
-    """Return the configuration that a store was made with, from its studies' specifications."""
+    """Return the configuration that a store was made with, its limits and budget included."""
     db = file.open_reader(store)
     try:
         rows = db.execute(
             "SELECT game, agent, memory, repeat, spec FROM studies ORDER BY rowid"
         ).fetchall()
+        held = held_to(db)
     finally:
         db.close()
     if not rows:
         raise ConfigError(f"{store}: holds no study")
     first = json.loads(rows[0][4])
-    return {
+    recorded = {
         "game": list(dict.fromkeys(row[0] for row in rows)),
         "agent": list(dict.fromkeys(_name(row[4], "agent") for row in rows)),
         "memory": list(dict.fromkeys(_name(row[4], "memory") for row in rows)),
@@ -177,6 +178,9 @@ def recorded_config(store: Path) -> dict[str, Any]:
         "oracle": first.get("oracle"),
         **json.loads(first["settings"]),
     }
+    recorded["model"] = held.get("limits", {}) | recorded.get("model", {})
+    recorded["budget"] = held.get("budget", {})
+    return recorded
 
 
 def _name(spec: str, kind: str) -> str:
@@ -234,8 +238,15 @@ def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
         say_error(f"interrupted; nothing is lost: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:
-        raise BudgetExhaustedError(f"{error}; go on with: s3gym resume {sweep.store}") from error
+        raise BudgetExhaustedError(
+            f"{error}; go on with more of it: s3gym resume {sweep.store} {_more(str(error))}"
+        ) from error
     say_result(result)
+
+
+def _more(spent: str) -> str:
+    """Return the option that raises the cap which an error names first."""
+    return f"--{spent.partition(' ')[0].replace('_', '-')} ..."
 
 
 def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:

@@ -181,6 +181,10 @@ def test_a_report_prices_a_provider_at_its_own_address_only(server: ModelServer)
             "takes no setting 'thinking_tokens'",
         ),
         (
+            ("--agent=anthropic:m", "--base-url=http://h", "--set=model.thinking_tokens=14000"),
+            "model.thinking_tokens must be below schedule.reply_tokens",
+        ),
+        (
             ("--agent=openai:m", "--base-url=http://localhost:1/v1", "--max-usd=1"),
             "the price of 'openai:m' is not known",
         ),

@@ -235,7 +235,7 @@ def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
         with watcher, interrupting() as sweep.interrupt:
             result: Result = anyio.run(start)
     except KeyboardInterrupt:
-        say_error(f"interrupted; nothing is lost: s3gym resume {sweep.store}")
+        say_error(f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:
         raise BudgetExhaustedError(

@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 WHEEL ?=
-EXTRAS ?= tokens,chess,chroma
+EXTRAS ?= tokens,chess,chroma,embed,gym,mcp,proxy
 PYTEST_FLAGS ?=
 
 BIN := $(VENV)/bin

@@ -14,6 +14,7 @@ opponent's type is drawn for every type alike, so that nothing visible depends o
 first move.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -72,6 +73,8 @@ class TrustOptions(Options):
             )
         if min(weights) < 0 or max(weights) <= 0:
             raise ValueError(f"expected weights of at least 0, one of them above, got {weights}")
+        if not math.isfinite(sum(weights)):
+            raise ValueError(f"expected weights with a finite sum, got {weights}")
         return weights
 
 

@@ -19,6 +19,7 @@ from s3gym import calls
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, MemoryFailure, MissingExtraError, ModelError
 from s3gym.records import Message, Usage
+from s3gym.text import shorten
 
 Vectors = NDArray[np.float32]
 MAX_CHARACTERS = 40_000
@@ -61,7 +62,13 @@ async def unit_vectors(embedder: Embedder, texts: Sequence[str], dimensions: int
     Raises:
         MemoryFailure: The vectors have a wrong shape or hold NaN or infinity.
     """
-    found = np.asarray(await embedder.embed(texts), dtype=np.float32)
+    given = await embedder.embed(texts)
+    try:
+        found = np.asarray(given, dtype=np.float64)  # a square of float32 overflows at 2e19
+    except (TypeError, ValueError) as error:
+        raise MemoryFailure(
+            f"embedder {embedder.name!r}: expected vectors, got {shorten(given)}"
+        ) from error
     expected = f"({len(texts)}, {dimensions or 'dimensions'})"
     if found.ndim != 2 or found.shape[0] != len(texts) or found.shape[1] < 1:
         raise MemoryFailure(
@@ -74,6 +81,7 @@ async def unit_vectors(embedder: Embedder, texts: Sequence[str], dimensions: int
     if not np.isfinite(found).all():
         bad = int((~np.isfinite(found)).any(axis=1).sum())
         raise MemoryFailure(f"embedder {embedder.name!r}: {bad} vectors hold NaN or infinity")
+    found = found / np.maximum(np.abs(found).max(axis=1, keepdims=True), 1e-300)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     return np.asarray(found / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
@@ -101,7 +109,7 @@ class HashingEmbedder:
     """
 
     def __init__(self, dimensions: int = 512) -> None:
-        if dimensions < 16:
+        if not isinstance(dimensions, int) or dimensions < 16:
             raise ConfigError(f"expected dimensions of at least 16, got {dimensions!r}")
         self.dimensions = dimensions
         self.name = f"hashing-{dimensions}"

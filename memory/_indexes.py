@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -169,7 +170,9 @@ class ChromaIndex:
     are, which is exact and faster, and the folder is locked but not filled.
 
     Args:
-        path: Folder of its own: new, empty, or one that this class made.
+        path: Folder of its own: new, empty, or one that this class made. Without one a temporary
+            folder is made on first use and deleted by ``aclose``: right for factories that make
+            several, as a sweep and ``filtered`` do.
         exact_below: Most rows that are searched without chromadb.
 
     Raises:
@@ -178,8 +181,9 @@ class ChromaIndex:
 
     name = "chroma"
 
-    def __init__(self, path: str | Path, exact_below: int = 10_000) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path | None = None, exact_below: int = 10_000) -> None:
+        self.path = Path(path or "")
+        self._temporary = path is None
         self.exact_below = exact_below
         self.incidents: list[str] = []
         self._lock: int | None = None
@@ -232,6 +236,8 @@ class ChromaIndex:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+            if self._temporary:
+                shutil.rmtree(self.path, ignore_errors=True)
 
     def _near(self, query: Vectors, n: int, limit: int) -> list[int]:
         where = {"row": {"$lt": limit}} if len(self._digests) > limit else None
@@ -262,6 +268,8 @@ class ChromaIndex:
         if self._lock is not None:
             return
         try:
+            if self._temporary:
+                self.path = Path(tempfile.mkdtemp(prefix="s3gym-chroma-"))
             known = self.path.exists() and any(self.path.iterdir())
             if known and not (self.path / LOCK).exists():
                 raise ConfigError(

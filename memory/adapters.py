@@ -175,6 +175,7 @@ def from_functions(
         return FunctionMemory(record, recall, recall_each=recall_each, counter=counter)
 
     make.__name__ = "functions"
+    make.isolated = False  # type: ignore[attr-defined] # read by the study; a function may have it
     return make
 
 
@@ -200,14 +201,26 @@ def _recollection(found: Sequence[tuple[str, str]], known: Sequence[str]) -> Rec
 
 
 class _Outside:
-    """What an outside store was given: one namespace per study, named by its first episode."""
+    """What an outside store was given: one namespace per study, named by its first episode.
 
-    def __init__(self, namespace: str | None) -> None:
+    Every study starts with an empty memory. So what an earlier run, or the life of this one before
+    it was resumed, left under the study's own namespace is deleted at the first record; a
+    namespace that the user named is left as it is.
+    """
+
+    def __init__(
+        self, namespace: str | None, empty: Callable[[str], Awaitable[object]] | None
+    ) -> None:
         self.namespace = namespace
         self.ids: list[str] = []
+        self._empty = empty if namespace is None else None
 
-    def note(self, episode: Episode) -> str:
+    async def open(self, episode: Episode) -> str:
+        """Return the namespace, emptied if it is the study's own and this is its first episode."""
         self.namespace = self.namespace or study_of(episode)
+        if self._empty is not None:
+            await self._empty(self.namespace)
+            self._empty = None
         return self.namespace
 
 
@@ -222,20 +235,22 @@ def mem0_memory(
 ) -> FunctionMemory:
     """Return a memory kept by mem0 (tried with mem0ai 2.2.1).
 
-    Each step becomes one message; the study's id is the ``user_id``.
+    Each step becomes one message; the study's id is the ``user_id``. What is kept under it from
+    an earlier run is deleted at the first record, because every study starts empty.
 
     Args:
-        client: A ``mem0.AsyncMemory``, or anything with its ``add`` and ``search``.
+        client: A ``mem0.AsyncMemory``, or anything with its ``add``, ``search`` and ``delete_all``.
         k: Most memories of a recollection.
         infer: Whether mem0's own model extracts facts; its calls bypass the study's record.
-        namespace: The ``user_id``; default the id of the study.
+        namespace: The ``user_id``; default the id of the study. What is kept under a name that is
+            given stays, and counts.
         recall_each: Recall before every ``"step"`` or once per ``"episode"``.
         counter: Counts tokens; default ``s3gym.tokens.token_counter()``.
     """
-    outside = _Outside(namespace)
+    outside = _Outside(namespace, lambda user: client.delete_all(user_id=user))
 
     async def record(episode: Episode) -> None:
-        user = outside.note(episode)
+        user = await outside.open(episode)
         messages = [{"role": "user", "content": step_text(step)} for step in episode.steps]
         await client.add(messages, user_id=user, metadata={"episode": episode.id}, infer=infer)
         outside.ids.append(episode.id)
@@ -265,20 +280,30 @@ def langgraph_memory(
 ) -> FunctionMemory:
     """Return a memory kept in a LangGraph store (tried with langgraph 1.x).
 
-    Each step becomes one item ``{"text": ..., "episode": ...}`` under ``("s3gym", STUDY)``. A
+    Each step becomes one item ``{"text": ..., "episode": ...}`` under ``("s3gym", STUDY)``. What
+    an earlier run left there is deleted at the first record, because every study starts empty. A
     store without an index gives back items without regard to the query.
 
     Args:
-        store: A ``langgraph.store.base.BaseStore``, or anything with its ``aput``, ``asearch``.
+        store: A ``langgraph.store.base.BaseStore``, or anything with its ``aput``, ``asearch`` and
+            ``adelete``.
         k: Most items of a recollection.
-        namespace: Second part of the namespace; default the id of the study.
+        namespace: Second part of the namespace; default the id of the study. What is kept under a
+            name that is given stays, and counts.
         recall_each: Recall before every ``"step"`` or once per ``"episode"``.
         counter: Counts tokens; default ``s3gym.tokens.token_counter()``.
     """
-    outside = _Outside(namespace)
+
+    async def empty(study: str) -> None:
+        place = ("s3gym", study.replace(".", "-"))
+        while hits := await store.asearch(place, query=None, limit=100):
+            for hit in hits:
+                await store.adelete(place, hit.key)
+
+    outside = _Outside(namespace, empty)
 
     async def record(episode: Episode) -> None:
-        place = ("s3gym", outside.note(episode).replace(".", "-"))
+        place = ("s3gym", (await outside.open(episode)).replace(".", "-"))
         for step in episode.steps:
             value = {"text": step_text(step), "episode": episode.id}
             await store.aput(place, f"{episode.id}/{step.index:03d}", value)

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from math import ceil
+from math import ceil, isfinite
 
 from s3gym.contracts.memory import (
     Memory,
@@ -48,8 +48,11 @@ class Filtered:
             raise ConfigError(f"expected a class or factory of memories, got {make!r}")
         if last_n is None and min_self_score is None and best_fraction is None:
             raise ConfigError("expected last_n, min_self_score or best_fraction, got none of them")
-        if last_n is not None and last_n < 1:
+        if last_n is not None and (not isinstance(last_n, int) or last_n < 1):
             raise ConfigError(f"expected last_n of at least 1, got {last_n!r}")
+        for name, value in (("min_self_score", min_self_score), ("best_fraction", best_fraction)):
+            if value is not None and (not isinstance(value, int | float) or not isfinite(value)):
+                raise ConfigError(f"expected {name} as a finite number, got {value!r}")
         if best_fraction is not None and not 0 < best_fraction <= 1:
             raise ConfigError(f"expected best_fraction above 0 and up to 1, got {best_fraction!r}")
         self._make = make
@@ -58,8 +61,9 @@ class Filtered:
         self._best_fraction = best_fraction
         self._episodes: list[Episode] = []
         self._given: list[str] = []
-        self._replaced: list[Memory] = []
         self._inner = make()
+        self._made = [self._inner]
+        self._owes = False
         self.isolated = getattr(self._inner, "isolated", True)
 
     @property
@@ -76,17 +80,23 @@ class Filtered:
     async def consolidate(self, rules: str, max_tokens: int) -> None:
         chosen = self._chosen()
         ids = [episode.id for episode in chosen]
-        inner, fresh = self._inner, chosen[len(self._given) :]
-        if ids[: len(self._given)] != self._given:
-            inner, fresh = self._make(), chosen
-        if not fresh and inner is self._inner:
+        if ids[: len(self._given)] == self._given:
+            if self._owes:
+                await self._inner.consolidate(rules, max_tokens)
+            self._owes = False
+            for episode in chosen[len(self._given) :]:
+                await self._inner.record(episode)
+                self._given.append(episode.id)
+                self._owes = True
+                await self._inner.consolidate(rules, max_tokens)
+                self._owes = False
             return
-        for episode in fresh:
+        inner = self._make()
+        self._made.append(inner)
+        for episode in chosen:
             await inner.record(episode)
             await inner.consolidate(rules, max_tokens)
-        if inner is not self._inner:
-            self._replaced.append(self._inner)
-        self._inner, self._given = inner, ids
+        self._inner, self._given, self._owes = inner, ids, False
 
     def freeze(self) -> MemoryReader:
         return self._inner.freeze()
@@ -110,7 +120,7 @@ class Filtered:
 
     async def aclose(self) -> None:
         """Close every inner memory; frozen views may have read an older one until now."""
-        for memory in (*self._replaced, self._inner):
+        for memory in self._made:
             await _close(memory)
 
     def _chosen(self) -> list[Episode]:

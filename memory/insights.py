@@ -113,7 +113,7 @@ class InsightsMemory:
         counter: TokenCounter | None = None,
         max_reply_tokens: int = 4_000,
     ) -> None:
-        if max_insights < 1:
+        if not isinstance(max_insights, int) or max_insights < 1:
             raise ConfigError(f"expected max_insights of at least 1, got {max_insights!r}")
         self._chat = chat
         self._max_insights = max_insights

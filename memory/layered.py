@@ -5,7 +5,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import (
@@ -43,7 +42,7 @@ async def recall_parts(
             left_out += item.dropped
             continue
         size = item.tokens or counter.count(item.text)
-        if before + size > cue.max_tokens:
+        if size > room:
             left_out += item.dropped + max(len(item.steps), 1)
             continue
         texts.append(item.text)
@@ -57,6 +56,12 @@ async def recall_parts(
         dropped=sum(item.dropped for item in found) + left_out,
         steps=tuple(step for item in found for step in item.steps),
     )
+
+
+def _is_budget(budget: object) -> bool:
+    if isinstance(budget, float):
+        return 0 <= budget <= 1
+    return isinstance(budget, int) and not isinstance(budget, bool) and budget >= 0
 
 
 def _within(cue: Cue, max_tokens: int) -> Cue:
@@ -95,9 +100,9 @@ class Layered:
 
     Args:
         parts: Memories that nobody else uses.
-        budgets: One per part: an ``int`` in tokens, or a ``float`` in [0, 1] as a share of the
-            cue's budget. The whole never exceeds the cue's budget: a later part gets what earlier
-            ones left.
+        budgets: One per part, for what it recalls: an ``int`` in tokens, or a ``float`` in [0, 1]
+            as a share of the cue's budget. The whole never exceeds the cue's budget: a later part
+            gets what earlier ones left. What a part digests is not bound by it.
         counter: Counts tokens; default ``s3gym.tokens.token_counter()``.
 
     Raises:
@@ -115,8 +120,7 @@ class Layered:
                 f"expected one budget per part, got {len(parts)} parts and {len(budgets)} budgets"
             )
         for budget in budgets:
-            fraction = isinstance(budget, float)
-            if budget < 0 or (fraction and (not isfinite(budget) or budget > 1)):
+            if not _is_budget(budget):
                 raise ConfigError(
                     f"expected budgets in tokens (int) or as shares in 0..1 (float), got {budget!r}"
                 )
@@ -138,8 +142,8 @@ class Layered:
             await part.record(episode)
 
     async def consolidate(self, rules: str, max_tokens: int) -> None:
-        for part, budget in zip(self._parts, self._budgets, strict=True):
-            await part.consolidate(rules, share(budget, max_tokens))
+        for part in self._parts:
+            await part.consolidate(rules, max_tokens)
 
     def freeze(self) -> MemoryReader:
         views = tuple(part.freeze() for part in self._parts)
@@ -185,6 +189,9 @@ def layered(
     def make() -> Layered:
         return Layered([part() for part in parts], budgets, counter)
 
+    for part in parts:
+        if not callable(part):
+            raise ConfigError(f"expected classes or factories of memories, got {part!r}")
     make.__name__ = "layered"
     make()
     return make

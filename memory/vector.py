@@ -275,7 +275,7 @@ class VectorMemory:
         _check("items", items, get_args(Items))
         _check("recall", recall, get_args(Recall))
         _check("recall_each", recall_each, get_args(RecallEach))
-        if k < 1 or not 0 <= max_distance <= 2:
+        if not isinstance(k, int) or k < 1 or not 0 <= max_distance <= 2:
             raise ConfigError(
                 f"expected k of at least 1 and max_distance in 0..2, got {k!r} and {max_distance!r}"
             )

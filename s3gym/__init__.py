@@ -1,5 +1,6 @@
 """Does experience make an agent better? s3gym answers by measurement."""
 
+from s3gym.agents.adapt import as_agent
 from s3gym.api import Result, Study, Sweep
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import ChatModel, Reply
@@ -49,5 +50,6 @@ __all__ = [
     "Sweep",
     "Turn",
     "Usage",
+    "as_agent",
     "parse_reply",
 ]

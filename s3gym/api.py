@@ -5,10 +5,12 @@ Both put plans together, open the store, run, and give back a ``Result`` that re
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import anyio
@@ -16,12 +18,15 @@ import anyio
 from s3gym.broker import Limits
 from s3gym.catalog import find_agent, find_game, find_memory
 from s3gym.config import validated
-from s3gym.contracts.chat import ChatModel
+from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.oracle import ORACLES, Oracle
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.provenance import provenance
+from s3gym.proxy.server import Serving, listening
+from s3gym.proxy.turns import Turns
+from s3gym.records import Phase
 from s3gym.schedule import Schedule
 from s3gym.sealed.parts import sealed_parts, sealed_plan
 from s3gym.sealed.seal import Seal, private_files
@@ -167,10 +172,11 @@ class Sweep:
             raise ConfigError(f"oracle: expected one of {', '.join(ORACLES)}, got {self.oracle!r}")
         explorer = find_agent("reference") if self.oracle == "explorer" else None
         seeds = seed_plan(self.seed, self.salt, self.schedule, sealed=self.seal is not None)
+        options = {game.name: playable(game, self.options.get(game.name, {})) for game in games}
         plans = [
             StudyPlan(
                 game=game,
-                options=game_options(game, self.options.get(game.name, {})),
+                options=options[game.name],
                 agent=agent,
                 memory=memory.written_by(self.memory_chat or agent.chat),
                 repeat=repeat,
@@ -210,7 +216,7 @@ class Sweep:
             with store.transaction():
                 store.verdicts.set_secret("root_seed", str(plans[0].seeds.root))
                 store.verdicts.set_secret("salt", plans[0].seeds.salt)
-            store.note_provenance(**provenance(), **_held_to(self.limits))
+            store.note_provenance(**provenance())
             add_studies(store, plans)
             return await self._finish(plans, store)
 
@@ -227,7 +233,6 @@ class Sweep:
             self.seal.guard(Path(self.store))
         with Store.open(self.store) as store:
             plans = fitting_plans(self, store)
-            store.note_provenance(**_held_to(self.limits))
             return await self._finish(plans, store)
 
     def _created(self, path: Path) -> Store:
@@ -259,6 +264,45 @@ class Sweep:
             studies=tuple(plan.id for plan in plans),
         )
 
+    @asynccontextmanager
+    async def proxy(
+        self,
+        *,
+        openai: str | None = None,
+        anthropic: str | None = None,
+        port: int = 0,
+        listener: socket | None = None,
+        replies: Mapping[str, Reply] | None = None,
+    ) -> AsyncIterator[str]:
+        """Put a proxy between the agents' apps and their models, for the runs inside.
+
+        What an app asks there is metered, limited, recorded and resumed, streams included; one
+        episode is played at a time. OpenAI's SDK wants ``URL/v1``, Anthropic's ``URL``.
+
+        Args:
+            openai: Address of the real server behind the OpenAI paths; default
+                ``OPENAI_BASE_URL`` as it is when this is entered, else OpenAI's own.
+            anthropic: The same for the Anthropic paths.
+            port: Port on loopback; 0 takes a free one.
+            listener: A listening socket in place of a port.
+            replies: Recorded replies that answer all calls, by the hash of their request.
+
+        Yields:
+            The URL.
+
+        Raises:
+            MissingExtraError: The server's packages are not installed.
+            ConfigError: An address or an agent is wrong.
+        """
+        turns, before = Turns(replies), self.agents
+        sock = listener or listening(port)
+        async with Serving(turns.answer, openai=openai, anthropic=anthropic, listener=sock) as on:
+            self.agents = [turns.around(find_agent(agent)) for agent in before]
+            try:
+                yield on.url
+            finally:
+                self.agents = before
+
     def run_sync(self) -> Result:
         """Run without an event loop of one's own. See ``run``."""
         return anyio.run(self.run)
@@ -284,17 +328,23 @@ class Study(Sweep):
         super().__init__(games=(game,), agents=(agent,), memories=(memory,), **others)
 
 
-def _held_to(limits: Limits | None) -> dict[str, Any]:
-    """Return what limits say of themselves, if they do."""
-    describe = getattr(limits, "describe", None)
-    return {} if describe is None else dict(describe())
-
-
 def game_options(game: GameSpec, values: Mapping[str, Any], source: str = "options") -> Options:
     """Return a game's switches; raises ``ConfigError`` that names the wrong one."""
     options = validated(game.options, values, source, f"games.{game.name}")
     if not isinstance(options, Options):
         raise ConfigError(f"game {game.name!r}: its options are no Options")
+    return options
+
+
+def playable(game: GameSpec, values: Mapping[str, Any]) -> Options:
+    """Return a game's switches, once it is certain that both phases can be set up with them.
+
+    Raises:
+        ConfigError: A switch is wrong, or what the game needs is not installed.
+    """
+    options = game_options(game, values)
+    for phase in Phase:
+        game.setup(options, phase)
     return options
 
 
@@ -337,7 +387,7 @@ def _own_needs_forkable(agents: Iterable[AgentPart], memories: Iterable[MemoryPa
     if not any(memory.own for memory in memories):
         return
     for agent in agents:
-        if agent.forkable is None:
+        if agent.forkable is None and agent.learn is None and agent.makes_forkable is False:
             raise ConfigError(
                 f"memory 'own' needs an agent that owns its memory (fork and learn); agent "
                 f"{agent.name!r} does not"

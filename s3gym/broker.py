@@ -2,7 +2,8 @@
 
 The key of a call is (study, place, step, purpose, attempt). The hash of the request is kept with
 it; a resumed study that asks something else at the same place is an error, never a silent
-second payment.
+second payment. A failure that a memory made its peace with is kept, too: asked again on resume, the
+model could answer, and the memory would become another one than the study went on with.
 """
 
 from collections import Counter
@@ -13,10 +14,11 @@ from typing import Protocol
 from s3gym.calls import CallSite, Purpose
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.deadline import service_time
-from s3gym.errors import StoreError
+from s3gym.errors import ModelError, StoreError
 from s3gym.records import Message
 from s3gym.store.ledger import request_hash
 from s3gym.store.store import Store, now
+from s3gym.text import storable
 
 CHARACTERS_PER_TOKEN = 3
 """For the estimate that a rate of tokens per minute starts from; the usage corrects it."""
@@ -56,6 +58,7 @@ class StudyBroker:
         self._study = study
         self._place = place
         self._asked: Counter[tuple[int, str]] = Counter()
+        self._failed: list[Callable[[], None]] = []
 
     async def complete(
         self,
@@ -68,6 +71,7 @@ class StudyBroker:
         seed: int | None,
     ) -> Reply:
         """Answer from the record, or call the model and record it."""
+        messages = [replace(message, content=storable(message.content)) for message in messages]
         site = CallSite(study=self._study, place=self._place, step=self.step)
         attempt = self._asked[self.step, purpose]
         self._asked[self.step, purpose] += 1
@@ -81,17 +85,11 @@ class StudyBroker:
                     f"differs from the recorded one; the agent, its settings or its prompts "
                     f"changed since the store was written"
                 )
+            if isinstance(reply, ModelError):
+                raise reply
             return reply
-        started = now()
-        with service_time():
-            reply = await self._limits.call(
-                chat,
-                lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed),
-                tokens=sum(len(message.content) for message in messages) // CHARACTERS_PER_TOKEN,
-            )
-        if reply.usage.calls == 0:
-            reply = replace(reply, usage=replace(reply.usage, calls=1))
-        with self._store.transaction():
+
+        def keep(outcome: Reply | ModelError) -> None:
             self._store.ledger.add_call(
                 site,
                 purpose,
@@ -102,8 +100,47 @@ class StudyBroker:
                 messages=messages,
                 seed=seed,
                 max_tokens=max_tokens,
-                reply=reply,
+                reply=outcome,
             )
+
+        started = now()
+        try:
+            reply = await self._sent(chat, messages, max_tokens, seed)
+        except ModelError as error:
+            failure = error
+            self._failed.append(lambda: keep(failure))
+            raise
+        with self._store.transaction():
+            keep(reply)
             seconds = (now() - started).total_seconds()
             self._store.note_time("call", f"{site.place}#{site.step}", started, seconds)
         return reply
+
+    def keep_failures(self) -> None:
+        """Keep the calls that failed, once what asked for them went on without an answer."""
+        for keep in self._failed:
+            keep()
+        self._failed.clear()
+
+    async def _sent(
+        self, chat: ChatModel, messages: Sequence[Message], max_tokens: int, seed: int | None
+    ) -> Reply:
+        """Send a request; text that cannot be stored is replaced, a timeout is a failed call."""
+        with service_time():
+            try:
+                reply = await self._limits.call(
+                    chat,
+                    lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed),
+                    tokens=sum(len(item.content) for item in messages) // CHARACTERS_PER_TOKEN,
+                )
+            except TimeoutError as error:
+                raise ModelError(f"{chat.name} timed out", retryable=True) from error
+        usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
+        # A reply that was cut inside a character may end in half of one.
+        return replace(
+            reply,
+            text=storable(reply.text),
+            model=storable(reply.model),
+            request_id=storable(reply.request_id),
+            usage=usage,
+        )

@@ -83,6 +83,11 @@ async def complete(
     )
 
 
+def active_broker() -> Broker | None:
+    """Return the broker of the running study, or ``None`` outside of one."""
+    return _broker.get()
+
+
 @contextmanager
 def brokered(broker: Broker) -> Iterator[None]:
     """Make a broker the active one for the calls made inside."""

@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from s3gym.agents import AGENTS
+from s3gym.agents.adapt import as_agent, is_app
 from s3gym.agents.answers import Contract
 from s3gym.agents.chat_names import chat_model, is_chat_name
 from s3gym.agents.model import ModelAgent
@@ -120,11 +121,15 @@ def find_agent(agent: object, name: str | None = None) -> AgentPart:
     if isinstance(agent, ModelAgent):
         return replace(agent_part(agent, name, origin="python"), chat=agent.chat)
     if not isinstance(agent, str):
-        return agent_part(agent, name, origin="python")
+        return agent_part(_adapted(agent), name, origin="python")
     if is_chat_name(agent):
         return model_part(chat_model(agent), origin=agent, name=name)
     found, label, origin = _find("agent", agent)
-    return agent_part(found, name or label, origin)
+    return agent_part(_adapted(found), name or label, origin)
+
+
+def _adapted(agent: object) -> object:
+    return as_agent(agent) if is_app(agent) else agent
 
 
 def model_part(

@@ -197,7 +197,7 @@ def _schedule(value: Any, source: str) -> Any:
     if not isinstance(table, dict):
         return value
     preset = table.pop("preset", "paper")
-    if preset not in SCHEDULES:
+    if not isinstance(preset, str) or preset not in SCHEDULES:
         raise ConfigError(
             f"{source}: schedule: expected one of {', '.join(sorted(SCHEDULES))}, got {preset!r}"
         )

@@ -95,6 +95,10 @@ class PluginError(S3GymError):
     """A user's agent, memory or game raised, hung or returned nonsense; fails its study."""
 
 
+class BlockedError(PluginError):
+    """A plug-in held the event loop and was broken off."""
+
+
 class ProtocolBreachError(S3GymError):
     """The benchmark broke its own rules; never caught."""
 

@@ -56,3 +56,9 @@ class Meter:
         reply = await self.limits.of(chat).call(within_budget, tokens=tokens)
         self.budget.charge(chat, reply)
         return reply
+
+
+def described(limits: object) -> dict[str, Any]:
+    """Return what limits say of themselves; nothing where they say nothing."""
+    describe = getattr(limits, "describe", None)
+    return {} if describe is None else dict(describe())

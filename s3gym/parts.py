@@ -1,17 +1,23 @@
 """What a study is put together from, in one form whatever the user passed."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from queue import Queue
+from threading import Thread
 from typing import Any, cast
 
-import anyio.to_thread
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
 
 from s3gym.contracts.agent import ActFunction, Agent, Answer, Forkable
 from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.memory import Memory
-from s3gym.errors import ConfigError
-from s3gym.records import Turn
+from s3gym.errors import ConfigError, PluginError
+from s3gym.records import Episode, Turn
 from s3gym.text import shorten
 
 
@@ -28,7 +34,34 @@ class FunctionAgent:
         """Return what the function answers."""
         if self._waits:
             return await cast(ActFunction, self._function)(turn)
-        return cast(Answer, await anyio.to_thread.run_sync(self._function, turn))
+        return cast(Answer, await _in_thread(self._function, turn))
+
+
+async def _in_thread(function: Callable[[Turn], Any], turn: Turn) -> Any:
+    """Call a function in a thread that is left behind when its deadline passes.
+
+    A daemon, unlike anyio's own workers: a function that never returns must hold up neither the
+    run nor the end of the process.
+    """
+    done = anyio.Event()
+    loop = anyio.lowlevel.current_token()
+    context = copy_context()
+    answers: Queue[Any] = Queue()
+    errors: Queue[BaseException] = Queue()
+
+    def work() -> None:
+        try:
+            answers.put(context.run(function, turn))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+            errors.put(error)
+        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+            anyio.from_thread.run_sync(done.set, token=loop)
+
+    Thread(target=work, name="s3gym-function", daemon=True).start()
+    await done.wait()
+    if not errors.empty():
+        raise errors.get()
+    return answers.get()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +72,11 @@ class AgentPart:
         make: Makes the agent of one episode, or returns the one that serves all.
         stateless: Every decision depends on its turn alone.
         serial: Plays one episode at a time.
-        forkable: The agent that owns its memory, if it does.
+        forkable: The agent that owns its memory, if one instance was given.
+        makes_forkable: Whether ``make`` makes agents that own their memory; ``None`` when only
+            making one can tell.
+        learn: How an agent takes in an episode that owns its memory and cannot be forked.
+        isolated: False when what it learns in one episode may reach another behind our back.
         shared: One instance serves all episodes.
         origin: Where it was loaded from, when it is not built in.
         chat: The chat model that it plays with; memories that write use it too.
@@ -50,9 +87,26 @@ class AgentPart:
     stateless: bool = False
     serial: bool = False
     forkable: Forkable | None = None
+    makes_forkable: bool | None = False
+    learn: Callable[[Episode], Awaitable[None]] | None = None
+    isolated: bool = True
     shared: bool = False
     origin: str = ""
     chat: ChatModel | None = None
+    claims: list[str] = field(default_factory=list, compare=False, repr=False)
+
+    def claim(self, study: str) -> None:
+        """Take the one instance for a study, because its forks cannot stand in for it.
+
+        Raises:
+            PluginError: Another study has it.
+        """
+        if self.claims and self.claims != [study]:
+            raise PluginError(
+                f"agent {self.name!r}: one instance with a memory of its own cannot serve several "
+                f"studies, because its forks cannot fork and learn; pass a class or a factory"
+            )
+        self.claims[:] = [study]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +115,7 @@ class MemoryPart:
 
     Attributes:
         own: True for the agent's own memory, in place of ours.
+        isolated: False when a frozen view of it may change behind our back.
         make_with: Makes one that writes with a chat model, for memories that can.
         chat: The chat model that it writes with.
     """
@@ -68,6 +123,7 @@ class MemoryPart:
     name: str
     make: Callable[[], Memory]
     own: bool = False
+    isolated: bool = True
     origin: str = ""
     make_with: Callable[[ChatModel], Memory] | None = None
     chat: ChatModel | None = None
@@ -113,26 +169,8 @@ def agent_part(agent: object, name: str | None = None, origin: str = "") -> Agen
         ConfigError: It is none of these.
     """
     label = name or part_name(agent)
-    if not isinstance(agent, type):
-        if hasattr(agent, "fork") and hasattr(agent, "learn"):
-            forkable = cast(Forkable, agent)
-            return AgentPart(
-                name=label,
-                make=lambda: cast(Agent, agent),
-                serial=bool(getattr(agent, "serial", False)),
-                forkable=forkable,
-                origin=origin,
-            )
-        if hasattr(agent, "act"):
-            instance = cast(Agent, agent)
-            return AgentPart(
-                name=label,
-                make=lambda: instance,
-                stateless=bool(getattr(agent, "stateless", True)),
-                shared=True,
-                serial=bool(getattr(agent, "serial", False)),
-                origin=origin,
-            )
+    if not isinstance(agent, type) and (hasattr(agent, "act") or owns_memory(agent)):
+        return _instance_part(agent, label, origin)
     if not callable(agent):
         raise ConfigError(
             f"agent {label!r}: expected a class, a factory, an instance with act() or a function "
@@ -152,8 +190,41 @@ def agent_part(agent: object, name: str | None = None, origin: str = "") -> Agen
     return AgentPart(
         name=label,
         make=factory,
+        makes_forkable=owns_memory(agent) if isinstance(agent, type) else None,
+        isolated=bool(getattr(agent, "isolated", True)),
         stateless=bool(getattr(agent, "stateless", False)),
         serial=bool(getattr(agent, "serial", False)),
+        origin=origin,
+    )
+
+
+def owns_memory(agent: object) -> bool:
+    """Return whether an agent, or a class of agents, can be forked and can learn."""
+    return hasattr(agent, "fork") and hasattr(agent, "learn")
+
+
+def _instance_part(agent: object, label: str, origin: str) -> AgentPart:
+    instance = cast(Any, agent)
+    serial = bool(getattr(agent, "serial", False))
+    isolated = bool(getattr(agent, "isolated", True))
+    if owns_memory(agent):
+        return AgentPart(
+            name=label,
+            make=lambda: cast(Agent, instance),
+            serial=serial,
+            forkable=cast(Forkable, agent),
+            isolated=isolated,
+            origin=origin,
+        )
+    learns = hasattr(agent, "learn")  # and cannot be forked: every episode is played by itself
+    return AgentPart(
+        name=label,
+        make=lambda: cast(Agent, instance),
+        stateless=bool(getattr(agent, "stateless", not learns)),
+        shared=True,
+        serial=serial or learns,
+        learn=instance.learn if learns else None,
+        isolated=isolated and not learns,
         origin=origin,
     )
 
@@ -180,7 +251,12 @@ def memory_part(memory: object, name: str | None = None, origin: str = "") -> Me
             f"memory {label!r}: a class or factory is called without arguments, but this one "
             f"needs {needed}; pass a lambda that gives them"
         )
-    return MemoryPart(name=label, make=cast(Callable[[], Memory], memory), origin=origin)
+    return MemoryPart(
+        name=label,
+        make=cast(Callable[[], Memory], memory),
+        isolated=bool(getattr(memory, "isolated", True)),
+        origin=origin,
+    )
 
 
 def part_name(part: object) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
+from s3gym.answered import check_recollection, decide
 from s3gym.broker import CallMismatchError, Limits, StudyBroker
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent
@@ -19,10 +20,12 @@ from s3gym.contracts.game import Clock, Setup
 from s3gym.contracts.memory import MemoryReader
 from s3gym.errors import InvalidActionError, ServiceError, StoreError
 from s3gym.records import Cue, Decision, Episode, Observation, Recollection, Step, Turn
-from s3gym.seams import check_number, check_recollection, decide, game_boundary, guarded
+from s3gym.rulings import check_game_text, check_number, check_transition
+from s3gym.seams import guarded, ruled
 from s3gym.seeds import EpisodeSeeds
 from s3gym.store.ledger import EpisodeRow, RecordedStep
 from s3gym.store.store import Store, now
+from s3gym.text import storable
 from s3gym.verdict import Verdict
 
 ENDED = "You ended the episode."
@@ -87,25 +90,32 @@ def referee(
     else:
         notice = NOTICES.get(decision.status, "")
         try:
-            with game_boundary(name, "apply"):
-                transition = setup.game.apply(state, decision.action)
+            answer = ruled(name, "apply", lambda: setup.game.apply(state, decision.action))
         except InvalidActionError as error:
             legal, terminated = False, setup.on_invalid == "end"
-            feedback = f"{notice}Invalid action: {error}"
+            feedback = storable(f"{notice}Invalid action: {error}")
         else:
+            transition = check_transition(name, answer)
             after, terminated = transition.state, transition.terminated
-            feedback = f"{notice}{transition.feedback}".rstrip()
-            with game_boundary(name, "reward"):
-                given = setup.verifier.reward(state, decision.action, after)
+            told = check_game_text(name, "feedback", transition.feedback)
+            feedback = f"{notice}{told}".rstrip()
+            given = ruled(
+                name, "reward", lambda: setup.verifier.reward(state, decision.action, after)
+            )
             reward = check_number(name, "reward", given)
     truncated = not terminated and clock.step >= clock.max_steps
     done = terminated or truncated
     next_clock = clock if done else replace(clock, step=clock.step + 1)
-    with game_boundary(name, "observe"):
-        text = setup.game.observe(after, next_clock)
+    text = observed(name, setup, after, next_clock)
     outcome = Observation(text=text, feedback=feedback, done=done)
     verdict = Verdict(reward=reward, legal=legal, terminated=terminated, truncated=truncated)
     return after, outcome, verdict
+
+
+def observed(name: str, setup: Setup[Any], state: Any, clock: Clock) -> str:
+    """Return what is seen of a state."""
+    text = ruled(name, "observe", lambda: setup.game.observe(state, clock))
+    return check_game_text(name, "observation", text)
 
 
 async def play_episode(
@@ -152,9 +162,8 @@ class _Play:
     async def run(self) -> Episode:
         plan, row = self.plan, self.plan.row
         started = now()
-        with game_boundary(row.game, "start"):
-            state = plan.setup.game.start(plan.seeds)
-            opening = plan.setup.game.observe(state, Clock(step=1, max_steps=row.max_steps))
+        state = ruled(row.game, "start", lambda: plan.setup.game.start(plan.seeds))
+        opening = observed(row.game, plan.setup, state, Clock(step=1, max_steps=row.max_steps))
         recorded, step_hash = self._open(opening)
         verdict_hash = ""
         observation = Observation(text=opening)
@@ -286,8 +295,8 @@ class _Play:
 
     def _close(self, state: Any, verdict_hash: str) -> None:
         plan, row = self.plan, self.plan.row
-        with game_boundary(row.game, "score"):
-            given = plan.setup.verifier.score(tuple(self.rewards), state)
+        rewards = tuple(self.rewards)
+        given = ruled(row.game, "score", lambda: plan.setup.verifier.score(rewards, state))
         score = check_number(row.game, "score", given)
         with self.store.transaction():
             self.store.ledger.finish_episode(row.id, len(self.trail))

@@ -8,34 +8,32 @@ alone, because its message could hold what the agent must not see.
 import inspect
 import logging
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from numbers import Real
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
 from s3gym.deadline import deadline
 from s3gym.errors import (
-    ActionError,
+    BlockedError,
     BudgetExhaustedError,
+    InvalidActionError,
     PluginError,
     ProtocolBreachError,
+    S3GymError,
     ServiceError,
     StoreError,
+    first_of,
 )
-from s3gym.records import STATUSES, Decision, Recollection
-from s3gym.replies import is_end, parse_reply
 from s3gym.text import shorten
-from s3gym.watchdog import Watchdog
+from s3gym.watchdog import has_blocked
 
 T = TypeVar("T")
 log = logging.getLogger("s3gym")
 CLOSE_SECONDS = 5.0
-MAX_TEXT = 100_000
-"""Longest action or note of a decision, in characters."""
-MAX_REPLY = 4_000_000
-"""Longest raw reply, in characters."""
 OURS = (ServiceError, BudgetExhaustedError, StoreError, ProtocolBreachError, PluginError)
 
 
@@ -52,10 +50,14 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
         PluginError: It raised, missed its deadline or blocked the event loop.
         ServiceError: The outside world failed it.
     """
+    entered = time.monotonic()  # noqa: F841 - read by the watchdog
     with deadline(seconds) as scope:
-        with plugin_boundary(label, what):
-            answer = await call()
-        if Watchdog.blocked.pop(label, None) is not None:
+        try:
+            with plugin_boundary(label, what):
+                answer = await call()
+        finally:
+            blocked = has_blocked(label)  # asked even after an error, so that no trace is left
+        if blocked:
             raise PluginError(
                 f"{label} blocked the event loop in {what}; await instead, or make it a plain "
                 f"function, which runs in a thread"
@@ -66,132 +68,112 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
     raise ProtocolBreachError(f"{label}: left {what} without an answer")
 
 
+def called(label: str, what: str, call: Callable[[], T]) -> T:
+    """Call a plain method of a plug-in; what it raises becomes a ``PluginError``."""
+    entered = time.monotonic()  # noqa: F841 - read by the watchdog
+    with plugin_boundary(label, what):
+        return call()
+
+
+def ruled(name: str, what: str, call: Callable[[], T]) -> T:
+    """Call a game or a verifier; see ``game_boundary``."""
+    label = f"game {name!r}"
+    entered = time.monotonic()  # noqa: F841 - read by the watchdog
+    with game_boundary(label, what):
+        return call()
+
+
 @contextmanager
 def plugin_boundary(label: str, what: str) -> Iterator[None]:
-    """Run an agent's or memory's code; what it raises becomes a ``PluginError``."""
+    """Run an agent's or memory's code; what it raises becomes a ``PluginError``.
+
+    ``SystemExit`` and a cancellation that nobody asked for are the plug-in's doing, too.
+    """
     try:
         yield
     except OURS:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and _passes(error):
+            raise
+        ours, others = _split(error)
+        if ours is not None and others is None:
+            raise first_of(ours) from error
         log.exception("%s raised in %s", label, what)
         raise PluginError(
-            f"{label} raised {type(error).__name__} in {what}: {shorten(str(error), 300)}"
+            f"{label} raised {type(error).__name__} in {what}: {shown(error)}"
         ) from error
 
 
+def _passes(error: BaseException) -> bool:
+    """Return whether an exception is the runner's or the user's will, not a plug-in's mistake."""
+    cancelled = anyio.get_cancelled_exc_class()
+    wanted: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit)
+    if anyio.current_effective_deadline() == -math.inf:
+        wanted = (*wanted, cancelled)
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(wanted) is not None
+    return isinstance(error, wanted)
+
+
+def _split(error: BaseException) -> tuple[Any, Any]:
+    """Return (our errors, all others) of a group, as of calls that an agent made side by side."""
+    return error.split(OURS) if isinstance(error, BaseExceptionGroup) else (None, error)
+
+
+def shown(value: object, limit: int = 300) -> str:
+    """Return a foreign value's text in one line; raises nothing whatever the value does."""
+    try:
+        return shorten(str(value) if isinstance(value, BaseException) else value, limit)
+    except Exception:  # noqa: BLE001 - the value's own code failed
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def finite(number: object) -> float | None:
+    """Return a foreign number as a float; ``None`` when it is none or has no finite float."""
+    if not isinstance(number, Real):
+        return None
+    try:
+        value = float(number)
+    except Exception:  # noqa: BLE001 - such as the integer 10**400
+        return None
+    return value if math.isfinite(value) else None
+
+
 @contextmanager
-def game_boundary(name: str, what: str) -> Iterator[None]:
+def game_boundary(label: str, what: str) -> Iterator[None]:
     """Run a game's or verifier's code; its mistakes become a ``PluginError`` without details.
 
-    An ``ActionError`` passes through: it is how rules refuse an action.
+    Rules refuse an action by ``InvalidActionError`` from ``apply``, which passes through.
     """
     try:
         yield
-    except (ActionError, *OURS):
+    except (KeyboardInterrupt, GeneratorExit, BlockedError):
         raise
-    except Exception as error:  # noqa: BLE001 - the seam of games and verifiers
+    except BaseException as error:
+        if what == "apply" and isinstance(error, InvalidActionError):
+            raise
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         line = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where else "unknown"
         # Not log.exception: a traceback shows the message, which could hold a reward.
         log.error(  # noqa: TRY400
-            "game %r raised %s in %s at %s", name, type(error).__name__, what, line
+            "%s raised %s in %s at %s", label, type(error).__name__, what, line
         )
-        raise PluginError(
-            f"game {name!r} raised {type(error).__name__} in {what} (at {line})"
-        ) from None
-
-
-def decide(label: str, answer: object) -> Decision:
-    """Turn what an agent answered into a decision.
-
-    Raises:
-        PluginError: It is neither a ``Decision`` nor a string nor a pair, or one of its values
-            is not finite or absurdly long.
-    """
-    if isinstance(answer, Decision):
-        decision = answer
-    elif isinstance(answer, str):
-        _check_text(label, "reply", answer, MAX_REPLY)
-        decision = parse_reply(answer)
-    elif isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], str):
-        decision = Decision(action=answer[0], self_score=answer[1])
-    else:
-        raise PluginError(
-            f"{label} returned {shorten(answer)}: expected a Decision, a string or a pair "
-            f"(action, self_score)"
-        )
-    return _checked(label, decision)
-
-
-def _checked(label: str, decision: Decision) -> Decision:
-    action = _check_text(label, "action", decision.action, MAX_TEXT)
-    status = "end" if is_end(action) else decision.status
-    if status not in STATUSES:
-        raise PluginError(f"{label} returned the status {shorten(status)}: expected {STATUSES}")
-    return Decision(
-        action=action,
-        self_score=_check_score(label, decision.self_score),
-        note=_check_text(label, "note", decision.note, MAX_TEXT),
-        status=status,
-        raw=_check_text(label, "raw reply", decision.raw, MAX_REPLY),
-        usage=decision.usage,
-        repairs=decision.repairs,
-    )
-
-
-def _check_score(label: str, score: object) -> float | None:
-    if score is None:
-        return None
-    if isinstance(score, Real) and math.isfinite(value := float(score)):
-        return value + 0.0
-    raise PluginError(
-        f"{label} returned the self-score {shorten(score)}: expected a finite number or None"
-    )
-
-
-def _check_text(label: str, what: str, text: object, limit: int) -> str:
-    if not isinstance(text, str):
-        raise PluginError(f"{label} returned {shorten(text)} as {what}: expected a string")
-    if len(text) > limit:
-        raise PluginError(
-            f"{label} returned a {what} of {len(text)} characters: expected at most {limit}"
-        )
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be stored
-
-
-def check_recollection(label: str, answer: object) -> Recollection:
-    """Return what a memory recalled, when it is a recollection.
-
-    Raises:
-        PluginError: It is something else.
-    """
-    if isinstance(answer, Recollection) and isinstance(answer.text, str):
-        return answer
-    raise PluginError(f"{label} recalled {shorten(answer)}: expected a Recollection")
-
-
-def check_number(name: str, what: str, value: object) -> float:
-    """Return a verifier's value when it is a finite number; the message never shows it.
-
-    Raises:
-        PluginError: It is not.
-    """
-    if isinstance(value, Real) and math.isfinite(number := float(value)):
-        return number
-    raise PluginError(f"game {name!r} returned something else than a finite number as {what}")
+        raise PluginError(f"{label} raised {type(error).__name__} in {what} (at {line})") from None
 
 
 async def close_part(part: object) -> None:
-    """Call ``aclose`` of an agent or memory, if it has one, even while being cancelled."""
+    """Call ``aclose`` of an agent or memory, if it has one, even while being cancelled.
+
+    What was played is recorded by then: a part that cannot be closed spoils nothing.
+    """
     close = getattr(part, "aclose", None)
     if close is None:
         return
-    with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-        answer = close()
-        if inspect.isawaitable(answer):
-            await answer
+    with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(S3GymError):
+        with plugin_boundary(type(part).__name__, "aclose"):
+            answer = close()
+            if inspect.isawaitable(answer):
+                await answer

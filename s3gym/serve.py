@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 from pydantic import BaseModel, Field
 
+from s3gym.answered import decide
 from s3gym.contracts.agent import Agent
 from s3gym.errors import ActionError, MissingExtraError, PluginError, S3GymError
 from s3gym.parts import AgentPart
-from s3gym.records import Decision, Observation, Turn
-from s3gym.seams import decide
+from s3gym.records import Decision, Observation, Status, Turn
 from s3gym.store import file
 from s3gym.store.ledger import Ledger
 
@@ -62,7 +62,7 @@ class Desk:
         self._ending: Observation | None = None
         self._seen = ""
         self.over = False
-        self.over_was_told = False
+        self.farewell = anyio.Event()  # set when the outside agent was told that all is over
 
     # The study's side
 
@@ -131,7 +131,7 @@ class Desk:
                 return self._all_over()
             if self._seen != turn.episode:
                 raise NotNowError("a new episode has begun; call observe before you act")
-            status = "ok" if self_score is not None else "no_score"
+            status: Status = "ok" if self_score is not None else "no_score"
             given = Decision(action=action, self_score=self_score, status=status)
             try:
                 decision = decide("you", given)
@@ -162,7 +162,7 @@ class Desk:
             return self._turn
 
     def _all_over(self) -> Seen:
-        self.over_was_told = True
+        self.farewell.set()
         return Seen(observation="", feedback=OVER, done=True)
 
 
@@ -287,8 +287,7 @@ async def serve_http(server: "MCPServer", desk: Desk, port: int) -> None:
     http = uvicorn.Server(config)
 
     async def stop_at_the_end() -> None:
-        while not desk.over_was_told:
-            await anyio.sleep(0.2)
+        await desk.farewell.wait()
         http.should_exit = True
 
     async with anyio.create_task_group() as group:

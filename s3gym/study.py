@@ -9,17 +9,17 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
+from s3gym.answered import check_reader, check_snapshot
 from s3gym.broker import Limits, StudyBroker
 from s3gym.calls import brokered
-from s3gym.contracts.agent import Agent
+from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.chat import TokenCounter
-from s3gym.contracts.game import GameSpec, Options
-from s3gym.contracts.memory import Memory, MemoryReader
+from s3gym.contracts.game import GameSpec, Options, episode_rules
+from s3gym.contracts.memory import Memory, MemoryReader, MemorySnapshot
 from s3gym.errors import (
     BudgetExhaustedError,
     ModelError,
@@ -28,34 +28,21 @@ from s3gym.errors import (
     ServiceError,
     first_of,
 )
+from s3gym.events import Event as Event  # also from here
 from s3gym.oracle import Oracle, with_rewards
+from s3gym.owners import forks_of, own_agent
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.play import EpisodePlan, Player, play_episode
 from s3gym.records import Episode, Phase
+from s3gym.rulings import check_game_text, check_setup
 from s3gym.schedule import Schedule
-from s3gym.seams import close_part, guarded, plugin_boundary
+from s3gym.seams import called, close_part, guarded, ruled
 from s3gym.seeds import EpisodeSeeds, SeedPlan
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import EpisodeRow
 from s3gym.store.store import Store
 
 log = logging.getLogger("s3gym")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that a watcher of a run may want to show; holds nothing of the verifier.
-
-    Attributes:
-        kind: ``study``, ``episode`` (one is over), ``checkpoint`` (one is evaluated),
-            ``invalid``, ``done``, ``paused`` or ``failed``.
-        ordinal: Exploration episodes so far, or the checkpoint.
-    """
-
-    kind: str
-    study: str
-    ordinal: int = 0
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +76,7 @@ class StudyPlan:
                 "agent": {"name": self.agent.name, "origin": self.agent.origin},
                 "counter": self.counter.name,
                 "game": {"name": self.game.name, "version": self.game.version},
+                "isolated": {"agent": self.agent.isolated, "memory": self.memory.isolated},
                 "memory": {
                     "chat": None if self.memory.chat is None else self.memory.chat.name,
                     "name": self.memory.name,
@@ -158,6 +146,7 @@ class _Study:
         self.paused: str | None = None
         self.refused: ModelError | None = None
         self.spent: BudgetExhaustedError | None = None
+        self.owner: Forkable | None = None
 
     async def run(self) -> None:
         plan, ledger = self.plan, self.store.ledger
@@ -165,16 +154,19 @@ class _Study:
             return
         self._mark("running")
         self.tell(Event(kind="study", study=plan.id))
-        with plugin_boundary(self._memory_label, "its construction"):
-            memory = plan.memory.make()
+        memory: Memory | None = None
         failure: PluginError | None = None
         try:
+            memory = called(self._memory_label, "its construction", plan.memory.make)
+            check_reader(self._memory_label, memory)
             async with anyio.create_task_group() as group:
                 await self._explore(memory, group)
         except* PluginError as failures:
             failure = first_of(failures)
         finally:
             await close_part(memory)
+            if self.owner is not plan.agent.forkable:
+                await close_part(self.owner)
         if failure is not None:
             self._mark("failed", str(failure))
             self.tell(Event(kind="failed", study=plan.id, note=str(failure)))
@@ -202,8 +194,14 @@ class _Study:
     async def _explore(self, memory: Memory, group: TaskGroup) -> None:
         """Explore episode by episode; start each checkpoint's evaluation beside it."""
         plan = self.plan
-        beside = getattr(memory, "isolated", True) and not plan.agent.serial
+        isolated = bool(getattr(memory, "isolated", True))
+        if not isolated and plan.memory.isolated:
+            self._note_not_isolated()
+        beside = isolated and plan.agent.isolated and not plan.agent.serial
         try:
+            self.owner = await own_agent(
+                plan.agent, plan.id, plan.schedule.memory_seconds, must_learn=plan.memory.own
+            )
             for ordinal in range(plan.schedule.exploration_episodes + 1):
                 if self.spent is not None or self.refused is not None:
                     return
@@ -211,8 +209,8 @@ class _Study:
                     await self._explore_one(memory, ordinal)
                 if ordinal not in plan.schedule.checkpoints:
                     continue
-                with plugin_boundary(self._memory_label, "freeze"):
-                    view = memory.freeze()
+                view = called(self._memory_label, "freeze", lambda: memory.freeze())
+                check_reader(self._memory_label, view)
                 forks = await self._forks(plan.schedule.evaluation_episodes)
                 if beside:
                     group.start_soon(self._evaluate, ordinal, view, forks)
@@ -241,12 +239,13 @@ class _Study:
             log = self.store.verdicts.verdicts(episode.id)
             episode = with_rewards(episode, [verdict for verdict, _ in log])
         seconds = plan.schedule.memory_seconds
-        owner = plan.agent.forkable if plan.memory.own else None
-        if owner is not None:
-            await guarded(self._agent_label, "learn", lambda: owner.learn(episode), seconds)
+        learn = self.owner.learn if self.owner is not None else plan.agent.learn
         label = self._memory_label
         place = f"{plan.id}/m{ordinal:03d}"
-        with brokered(StudyBroker(self.store, self.limits, plan.id, place)):
+        broker = StudyBroker(self.store, self.limits, plan.id, place)
+        with brokered(broker):
+            if plan.memory.own and learn is not None:
+                await guarded(self._agent_label, "learn", lambda: learn(episode), seconds)
             await guarded(label, "record", lambda: memory.record(episode), seconds)
             await guarded(
                 label,
@@ -255,19 +254,23 @@ class _Study:
                 seconds,
             )
         describe = getattr(memory, "describe", None)
+        snapshot = None
         if describe is not None:
-            with plugin_boundary(label, "describe"):
-                snapshot = describe()
-            with self.store.transaction():
+            snapshot = check_snapshot(label, called(label, "describe", describe))
+        with self.store.transaction():
+            broker.keep_failures()
+            if snapshot is not None:
                 self.store.ledger.add_memory_version(plan.id, ordinal, snapshot)
 
+    def _note_not_isolated(self) -> None:
+        """Keep that this memory is shared with the world, which only the made one could tell."""
+        snapshot = MemorySnapshot(text="", state={"isolated": False})
+        with self.store.transaction():
+            self.store.ledger.add_memory_version(self.plan.id, 0, snapshot)
+
     async def _forks(self, n: int) -> list[Agent]:
-        """Return throw-away copies of an agent that owns its memory; empty for all others."""
-        forkable = self.plan.agent.forkable
-        if forkable is None:
-            return []
         seconds = self.plan.schedule.memory_seconds
-        return [await guarded(self._agent_label, "fork", forkable.fork, seconds) for _ in range(n)]
+        return await forks_of(self.owner, self._agent_label, seconds, n)
 
     async def _evaluate(
         self, checkpoint: int, reader: MemoryReader, forks: Sequence[Agent]
@@ -317,8 +320,7 @@ class _Study:
         def player() -> Player:
             agent = fork
             if agent is None:
-                with plugin_boundary(self._agent_label, "its construction"):
-                    agent = part.make()
+                agent = called(self._agent_label, "its construction", part.make)
                 made.append(agent)
             return Player(
                 label=self._agent_label,
@@ -368,7 +370,12 @@ def plan_episode(
 ) -> EpisodePlan:
     """Return everything that fixes one episode of a study."""
     game, schedule, seeds = plan.game, plan.schedule, plan.seeds
-    setup: Any = game.setup(plan.options, phase)
+    setup = check_setup(
+        game.name, ruled(game.name, "setup", lambda: game.setup(plan.options, phase))
+    )
+    max_steps = min(setup.max_steps, schedule.max_steps)
+    rules = ruled(game.name, "rules", lambda: episode_rules(game, plan.options, phase, max_steps))
+    instruction = ruled(game.name, "instruction", lambda: game.instruction(plan.options, phase))
     index, block = ordinal - 1, checkpoint or 0
     return EpisodePlan(
         row=EpisodeRow(
@@ -378,10 +385,10 @@ def plan_episode(
             phase=phase,
             ordinal=ordinal,
             checkpoint=checkpoint,
-            rules=game.rules(plan.options, phase),
-            instruction=game.instruction(plan.options, phase),
+            rules=check_game_text(game.name, "rules", rules),
+            instruction=check_game_text(game.name, "instruction", instruction),
             opening="",
-            max_steps=min(setup.max_steps, schedule.max_steps),
+            max_steps=max_steps,
         ),
         setup=setup,
         seeds=EpisodeSeeds(

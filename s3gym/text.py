@@ -1,4 +1,4 @@
-"""Showing foreign text safely in one line of a message."""
+"""Making foreign text safe: in one line of a message, and in a file."""
 
 
 def shorten(value: object, limit: int = 80) -> str:
@@ -10,3 +10,8 @@ def shorten(value: object, limit: int = 80) -> str:
         return f"{value[:limit]!a}... ({len(value)} characters)"
     shown = ascii(value)
     return shown if len(shown) <= limit + 20 else f"{shown[:limit]}..."
+
+
+def storable(text: str) -> str:
+    """Return text with a question mark for each lone surrogate, which no file can hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

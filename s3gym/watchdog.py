@@ -11,25 +11,33 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from types import FrameType
-from typing import ClassVar
 
 import anyio
 
 log = logging.getLogger("s3gym")
 BEATS_PER_LIMIT = 8
+SEAMS = ("guarded", "called", "ruled")
+"""Functions of ``s3gym.seams`` that call a plug-in, whose name is their ``label``."""
+
+
+def crossed(frame: FrameType) -> str | None:
+    """Return the label of the plug-in that a frame calls, or ``None`` when it calls none."""
+    if frame.f_globals.get("__name__") != "s3gym.seams" or frame.f_code.co_name not in SEAMS:
+        return None
+    return str(frame.f_locals.get("label"))
 
 
 class Watchdog:
     """Watches one event loop.
 
     Attributes:
-        blocked: Labels of the plug-ins that blocked a loop, with the seconds seen so far.
+        blocked: Labels of the plug-ins that blocked the loop and were not asked about yet.
     """
 
-    blocked: ClassVar[dict[str, float]] = {}
-
     def __init__(self, seconds: float, interrupt: Callable[[str], None] | None = None) -> None:
+        self.blocked: set[str] = set()
         self._seconds = seconds
         self._interrupt = interrupt
         self._beat = time.monotonic()
@@ -53,7 +61,7 @@ class Watchdog:
             label = self._who()
             if label is None:
                 continue
-            Watchdog.blocked[label] = silent
+            self.blocked.add(label)
             if named != label:
                 log.error("%s blocks the event loop since %.1f s", label, silent)
                 named = label
@@ -67,12 +75,25 @@ class Watchdog:
     def _who(self) -> str | None:
         frame: FrameType | None = sys._current_frames().get(self._loop_thread)
         while frame is not None:
-            if frame.f_code.co_name == "guarded" and frame.f_globals.get("__name__") == (
-                "s3gym.seams"
-            ):
-                return str(frame.f_locals.get("label"))
+            label = crossed(frame)
+            if label is not None:
+                # Not the one that came after: the loop has just not beaten again yet.
+                entered = frame.f_locals.get("entered", 0.0)
+                return label if time.monotonic() - entered >= self._seconds else None
             frame = frame.f_back
         return None
+
+
+_watching: ContextVar[Watchdog | None] = ContextVar("s3gym_watchdog", default=None)
+
+
+def has_blocked(label: str) -> bool:
+    """Return whether a plug-in blocked the running loop since it was last asked about."""
+    watchdog = _watching.get()
+    if watchdog is None or label not in watchdog.blocked:
+        return False
+    watchdog.blocked.discard(label)
+    return True
 
 
 @asynccontextmanager
@@ -86,6 +107,7 @@ async def watching(
         interrupt: Called from the watching thread with the label of a blocking plug-in.
     """
     watchdog = Watchdog(seconds, interrupt)
+    token = _watching.set(watchdog)
     thread = threading.Thread(target=watchdog.watch, name="s3gym-watchdog", daemon=True)
     thread.start()
     try:
@@ -94,5 +116,6 @@ async def watching(
             yield
             group.cancel_scope.cancel()
     finally:
+        _watching.reset(token)
         watchdog.stop()
         thread.join()

@@ -27,7 +27,8 @@ class WireError(S3GymError):
 
 def encode(record: Any) -> dict[str, Any]:
     """Return a record (a frozen dataclass of ours) as a JSON object."""
-    found: dict[str, Any] = _encoder(type(record))(record)
+    kind: Any = type(record)
+    found: dict[str, Any] = _encoder(kind)(record)
     return found
 
 
@@ -41,7 +42,8 @@ def decode(kind: type[T], data: object) -> T:
     Raises:
         WireError: It is no such record.
     """
-    record: T = _decoder(kind)(data)
+    wanted: Any = kind
+    record: T = _decoder(wanted)(data)
     return record
 
 

@@ -23,6 +23,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from streams import anthropic_events, openai_events
 
 Fault = Literal["drop", "half", "slow", "not json", "wrong shape", "page"]
 PLAIN = "Answer: collaborate, Score: 2"
@@ -69,8 +70,11 @@ class Logged:
         return sha256(json.dumps(self.body, sort_keys=True).encode()).hexdigest()
 
 
-def words(text: str) -> int:
-    return len(text.split())
+def words(text: Any) -> int:
+    """Count words; of a content in blocks those of its texts."""
+    if isinstance(text, list):
+        return sum(words(block.get("text")) for block in text)
+    return len((text or "").split())
 
 
 class ModelServer:
@@ -180,6 +184,12 @@ class ModelServer:
         if served.fault == "slow":
             headers["content-length"] = str(len(content))
             return StreamingResponse(self._slowly(content), headers=headers)
+        if entry.body.get("stream"):
+            openai = "choices" in answer
+            events = openai_events(answer, entry.body) if openai else anthropic_events(answer)
+            return StreamingResponse(
+                self._in_turn(events), headers=headers, media_type="text/event-stream"
+            )
         return Response(content, headers=headers, media_type="application/json")
 
     def _next(self, body: dict[str, Any]) -> Served:
@@ -219,6 +229,11 @@ class ModelServer:
         await anyio.sleep(0.01)
         self._hang_up(request)
 
+    async def _in_turn(self, events: list[bytes]) -> Any:
+        for one in events:
+            yield one
+            await anyio.sleep(0)
+
     async def _slowly(self, content: bytes) -> Any:
         for position in range(len(content)):
             yield content[position : position + 1]
@@ -244,7 +259,7 @@ class ModelServer:
             ],
         }
         if served.usage:
-            entry.input_tokens = sum(words(item["content"]) for item in body["messages"])
+            entry.input_tokens = sum(words(item.get("content")) for item in body["messages"])
             entry.output_tokens = words(f"{served.text or ''} {served.reasoning or ''}")
             answer["usage"] = {
                 "prompt_tokens": entry.input_tokens,
@@ -274,8 +289,7 @@ class ModelServer:
             "stop_sequence": None,
         }
         if served.usage:
-            texts = [block["text"] for block in body.get("system", [])]
-            texts += [block["text"] for item in body["messages"] for block in item["content"]]
+            texts = [body.get("system"), *(item["content"] for item in body["messages"])]
             entry.input_tokens = sum(map(words, texts))
             entry.output_tokens = words(f"{served.text or ''} {served.reasoning or ''}")
             answer["usage"] = {

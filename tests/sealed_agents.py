@@ -13,7 +13,7 @@ from typing import Any
 
 from s3gym import calls
 from s3gym.contracts.chat import Reply
-from s3gym.errors import ModelError
+from s3gym.errors import BudgetExhaustedError, ModelError
 from s3gym.records import Decision, Episode, Message, Turn, Usage
 
 STORES = "/tmp/s3gym-cheat-*/out.db"
@@ -47,6 +47,10 @@ async def scribbles(turn: Turn) -> str:
 
 async def forges(turn: Turn) -> Decision:
     return Decision(action="cheat", self_score=1.0, note="x", usage=Usage(calls=10**30))
+
+
+async def spends(turn: Turn) -> str:
+    raise BudgetExhaustedError("max_usd is used up: forged")
 
 
 async def environment(turn: Turn) -> Decision:
@@ -83,6 +87,22 @@ class Learner:
 
 
 learner = Learner()
+
+
+class OnlyLearns:
+    """Owns its memory and cannot be forked."""
+
+    def __init__(self) -> None:
+        self.learned: list[str] = []
+
+    async def learn(self, episode: Episode) -> None:
+        self.learned.append(episode.id)
+
+    async def act(self, turn: Turn) -> Decision:
+        return Decision(action="collaborate", self_score=2.0, note=f"{len(self.learned)} learned")
+
+
+only_learns = OnlyLearns()
 
 
 class OwnChat:

@@ -14,7 +14,7 @@ from s3gym.store import file
 
 def sweep(path: Path, agent: object = "strategist", memory: object = "none", **more: Any) -> Sweep:
     """Return a small sealed sweep on trust."""
-    given = {"repeats": 1, "seed": 7, "schedule": TINY, "seal": Seal()} | more
+    given: dict[str, Any] = {"repeats": 1, "seed": 7, "schedule": TINY, "seal": Seal()} | more
     return Sweep(games=("trust",), agents=(agent,), memories=(memory,), store=path, **given)
 
 

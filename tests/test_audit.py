@@ -10,11 +10,15 @@ import anyio
 import pytest
 from studies import drawing, plan, run_plans
 
+from s3gym.agents.model import ModelAgent
 from s3gym.audit import audit_store
 from s3gym.audit.findings import Audit
 from s3gym.catalog import find_game
 from s3gym.memory.none import NoMemory
 from s3gym.records import Turn
+from s3gym.testing.fakes import ScriptedChat
+
+ROOT = "the study does not fit its sealed root"
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +138,51 @@ def test_swapping_two_scores_is_found(store: Path) -> None:
         ("UPDATE secrets SET value = '8' WHERE key = 'root_seed'", "scores"),
         ("UPDATE recollections SET text = 'mine'", "recollections"),
         ("UPDATE studies SET spec = 'no json'", "completeness"),
+        ("UPDATE studies SET agent = 'another'", "studies"),
+        ("UPDATE studies SET memory = 'another'", "studies"),
+        ("UPDATE studies SET game_version = 99", "studies"),
+        ("UPDATE studies SET status = 'fine'", "studies"),
+        ("DELETE FROM recollections", "steps"),
+        ("UPDATE steps SET note = CAST(x'ff' AS TEXT) WHERE idx = 1", "steps"),
+        ("UPDATE episodes SET opening = CAST(x'ff' AS TEXT)", "episodes"),
+        ("UPDATE studies SET game = CAST(x'ff' AS TEXT)", "studies"),
     ],
 )
 def test_other_rows_are_guarded_too(store: Path, statement: str, named: str) -> None:
     assert edit(store, statement) > 0
     assert any(named in where for where in faults(store))
+
+
+def test_a_sealed_study_that_is_no_longer_called_done_is_still_looked_at(store: Path) -> None:
+    edit(store, "UPDATE studies SET status = 'paused'")
+    edit(store, "DELETE FROM episodes WHERE id = 'trust/drawing/history/r0/x001'")
+    assert "episodes trust/drawing/history/r0/x001" in faults(store)
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("DELETE FROM messages", "names a row of messages that is missing"),
+        ("UPDATE calls SET seed = seed + 1", "the request does not fit its hash"),
+        ("UPDATE calls SET chat = 'another'", "the request does not fit its hash"),
+        ("UPDATE calls SET messages = '[]'", "the request does not fit its hash"),
+        ("UPDATE calls SET messages = '['", "the request does not fit its hash"),
+        ("UPDATE calls SET study = 'another'", "belongs to no recorded row"),
+        ("UPDATE calls SET reply = 'another'", ROOT),
+        ("UPDATE calls SET layout = 'another'", ROOT),
+        ("UPDATE calls SET input_tokens = 10", ROOT),
+        ("DELETE FROM calls WHERE step = 0", ROOT),
+    ],
+)
+async def test_calls_are_guarded(tmp_path: Path, statement: str, says: str) -> None:
+    chat = ScriptedChat(lambda asked: "Answer: cheat, Score: 1\ud800")
+    path = tmp_path / "a.db"
+    await run_plans(path, [plan(agent=ModelAgent(chat))])
+    assert audited(path).level() != "fail"
+    assert edit(path, statement) > 0
+    found = [finding for finding in audited(path).findings if finding.message == says]
+    assert found
+    assert found[0].where.startswith(("calls trust/scripted/history/r0/", "seals trust/scripted/"))
 
 
 def test_a_recollection_of_evaluation_is_found(store: Path) -> None:

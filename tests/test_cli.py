@@ -191,6 +191,7 @@ def test_doctor_shows_no_key(s3gym: Runner, monkeypatch: pytest.MonkeyPatch) -> 
         (["run", "--memory", "own"], 2, "memory 'own' needs an agent that owns its memory"),
         (["run", "--game", "own_parts:number"], 2, "expected a GameSpec"),
         (["run", "none.toml"], 2, "none.toml: no such file"),
+        (["run", "--set", "schedule.preset=[]"], 2, "expected one of paper, quick, got []"),
         (["run", "--repeats", "0"], 2, "command line: repeats: "),
         (["run", "--set", "schedule.memory_tokens=-1"], 2, "schedule.memory_tokens: "),
         (["run", "--set", "games.snake.apples=1"], 2, "games.snake: this game is not part of"),
@@ -230,6 +231,57 @@ def test_a_store_of_another_version_and_another_sqlite_file_are_refused(s3gym: R
     db.execute("CREATE TABLE t (x)")
     db.close()
     assert "a SQLite file, but not an s3gym store" in s3gym("resume", "other.db").err
+
+
+@pytest.mark.parametrize("command", ["status", "report", "resume"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE studies SET spec = '{'",
+        "UPDATE studies SET spec = '[]'",
+        "UPDATE studies SET spec = '7'",
+        "UPDATE studies SET spec = '{}'",
+        "UPDATE studies SET spec = replace(spec, '\"evaluate_every\":3', '\"evaluate_every\":-3')",
+        "UPDATE studies SET spec = CAST(x'ff' AS TEXT)",
+        "UPDATE studies SET note = CAST(x'ff' AS TEXT)",
+        "DROP TABLE studies",
+    ],
+)
+def test_a_damaged_store_is_one_clear_line(s3gym: Runner, command: str, damage: str) -> None:
+    short = ["--set", "schedule.exploration_episodes=3", "--memory", "none"]
+    assert s3gym("run", *QUICK, *short, "--store", "out.db").code == 0
+    db = sqlite3.connect("out.db")
+    with db:
+        db.execute(damage)
+    db.close()
+    if "note" in damage and command == "resume":
+        return
+    answer = s3gym(command, "out.db")
+    assert answer.code == 2
+    assert len(answer.err.splitlines()) == 1
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("store", "says"),
+    [(".", "a folder or device is there"), ("own_parts.py", "not a"), ("a" * 300, "too long")],
+)
+def test_run_refuses_an_odd_store(s3gym: Runner, store: str, says: str) -> None:
+    answer = s3gym("run", *QUICK, "--store", store)
+    assert answer.code == 2
+    assert says in answer.err
+
+
+def test_an_interrupted_run_names_its_own_store(
+    s3gym: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(start: object) -> None:
+        raise BaseExceptionGroup("", [BaseExceptionGroup("", [KeyboardInterrupt()])])
+
+    monkeypatch.setattr("anyio.run", interrupted)
+    answer = s3gym("run", *QUICK)
+    assert answer.code == 130
+    assert re.search(r"s3gym resume runs/trust-strategist-\d", answer.err)
 
 
 def test_run_into_an_existing_store_names_resume(s3gym: Runner) -> None:
@@ -283,3 +335,12 @@ def test_every_command_has_help(s3gym: Runner) -> None:
         answer = s3gym(command, "--help")
         assert answer.code == 0
         assert "Usage:" in answer.out
+
+
+def test_a_version_that_a_memory_never_had_is_an_error_and_not_the_newest(s3gym: Runner) -> None:
+    assert s3gym("run", *QUICK, "--memory", "history", "--store", "a.db").code == 0
+    assert "sources: none" in s3gym("memory", "show", "a.db", "--checkpoint", "0").out
+    for words in (["show", "a.db", "--checkpoint", "99"], ["diff", "a.db", "1", "99"]):
+        answer = s3gym("memory", *words)
+        assert answer.code == 2
+        assert "has versions 0 (nothing) to" in answer.err

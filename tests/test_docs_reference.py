@@ -14,8 +14,10 @@ from pages import ROOT, blocks, name_of, pages
 import s3gym
 from s3gym import errors
 from s3gym.audit import CHECKS
+from s3gym.catalog import find_game
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE, USAGE, group
 from s3gym.config import RunConfig, read_config
+from s3gym.games import GAMES
 from s3gym.store.schema import SCHEMA, VERIFIER_NAMES
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -110,7 +112,8 @@ def test_every_table_of_a_store_is_documented_with_its_columns() -> None:
         assert row, f"no row for the table {name}"
         columns = re.findall(r"(?:^|, |,\n  |\n  )(\w+) (?:TEXT|INTEGER|REAL)", body)
         assert columns
-        assert not [column for column in columns if f"`{column}`" not in row[0]], name
+        listed = row[0].split("|")[3]
+        assert re.findall(r"`(\w+)`", listed) == columns, name
     assert re.search(r"^\| `curves` \|", told, re.MULTILINE)
 
 
@@ -145,3 +148,9 @@ def test_the_study_files_of_a_page_can_be_read(page: Path, tmp_path: Path) -> No
             file = tmp_path / "study.toml"
             file.write_text(block.text)
             read_config(file, {})
+
+
+@pytest.mark.parametrize("game", sorted(GAMES))
+def test_the_differences_from_the_paper_name_every_switch_of_a_game(game: str) -> None:
+    told = section("../explanation/differences-from-the-paper.md", game)
+    assert not [key for key in find_game(game).options.model_fields if f"`{key}`" not in told]

@@ -339,6 +339,7 @@ def test_weights_of_zero_are_never_drawn() -> None:
     [
         ({"explore_weights": (1, 2)}, "expected 8 weights"),
         ({"explore_weights": (0,) * 8}, "one of them above"),
+        ({"explore_weights": (1e308,) * 8}, "a finite sum"),
         ({"explore_weights": (1, 1, 1, 1, 1, 1, 1, -1)}, "at least 0"),
         ({"explore_weights": (1, 1, 1, 1, 1, 1, 1, float("inf"))}, "finite"),
         ({"detective": "never"}, "any_round"),

@@ -13,6 +13,7 @@ import pytest
 from s3gym.errors import ConfigError
 from s3gym.memory._embedders import HashingEmbedder, Vectors
 from s3gym.memory._indexes import LOCK, ChromaIndex, Matrix, NumpyIndex
+from s3gym.memory.filtered import filtered
 from s3gym.memory.vector import VectorMemory
 from s3gym.testing import check_memory
 from s3gym.testing.episodes import make_cue, make_episode
@@ -221,3 +222,19 @@ async def test_the_vector_memory_over_chroma_recalls_what_numpy_recalls(tmp_path
 async def test_the_vector_memory_over_chroma_keeps_the_contract(tmp_path: Path) -> None:
     made = iter(range(100))
     await check_memory(lambda: VectorMemory(index=chroma(tmp_path / str(next(made)))))
+
+
+async def test_without_a_folder_every_index_has_a_temporary_one() -> None:
+    memory = filtered(lambda: VectorMemory(index=ChromaIndex()), last_n=1)()
+    for ordinal in (1, 2):
+        await memory.record(make_episode(ordinal))
+        await memory.consolidate("", 1_000)
+    index = ChromaIndex(exact_below=0)
+    matrix = Matrix()
+    matrix.add(np.eye(3, dtype=np.float32))
+    await index.sync(matrix)
+    assert (await index.search(matrix, np.eye(3, dtype=np.float32)[1], 1, 3)).rows == (1,)
+    assert index.path.is_dir()
+    await index.aclose()
+    assert not index.path.exists()
+    await memory.aclose()

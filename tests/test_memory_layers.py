@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -14,12 +14,14 @@ from s3gym.memory.adapters import from_functions, langgraph_memory, mem0_memory
 from s3gym.memory.filtered import Filtered, filtered
 from s3gym.memory.fitting import bare_tokens, fit, joined_tokens
 from s3gym.memory.history import HistoryMemory
+from s3gym.memory.insights import InsightsMemory
 from s3gym.memory.layered import Layered, layered
 from s3gym.memory.none import NoMemory
 from s3gym.memory.summary import SummaryMemory
-from s3gym.memory.vector import VectorMemory
+from s3gym.memory.vector import HashingEmbedder, VectorMemory
 from s3gym.records import Cue, Episode, Recollection
 from s3gym.testing.episodes import make_cue, make_episode
+from s3gym.testing.fakes import ScriptedChat
 from s3gym.tokens import EstimatedTokens, TiktokenTokens, token_counter
 
 
@@ -215,6 +217,9 @@ class FakeMem0:
         hits = [hit for hit in self.kept if hit["user"] == filters["user_id"]]
         return {"results": [hit for hit in hits if query in hit["memory"]][:top_k]}
 
+    async def delete_all(self, *, user_id: str) -> None:
+        self.kept = [hit for hit in self.kept if hit["user"] != user_id]
+
 
 async def test_mem0_keeps_steps_in_one_namespace_per_study() -> None:
     client = FakeMem0()
@@ -233,6 +238,7 @@ async def test_mem0_keeps_steps_in_one_namespace_per_study() -> None:
 
 @dataclass
 class Hit:
+    key: str
     value: dict[str, Any]
 
 
@@ -249,10 +255,13 @@ class FakeStore:
         self, namespace_prefix: tuple[str, ...], /, *, query: str | None, limit: int
     ) -> list[Hit]:
         return [
-            Hit(value)
-            for (namespace, _), value in self.kept.items()
+            Hit(key, value)
+            for (namespace, key), value in self.kept.items()
             if namespace == namespace_prefix and (query or "") in value["text"]
         ][:limit]
+
+    async def adelete(self, namespace: tuple[str, ...], key: str) -> None:
+        del self.kept[namespace, key]
 
 
 async def test_a_langgraph_store_keeps_one_item_per_step() -> None:
@@ -264,3 +273,86 @@ async def test_a_langgraph_store_keeps_one_item_per_step() -> None:
     assert isinstance(found, Recollection)
     assert found.sources == ("toy/agent/memory/r0/x002",)
     assert (await memory.recall(make_cue("nowhere"))).text == ""
+
+
+@pytest.mark.parametrize("namespace", [None, "mine"])
+async def test_a_new_memory_finds_nothing_of_an_earlier_one_under_its_study(
+    namespace: str | None,
+) -> None:
+    client, store = FakeMem0(), FakeStore()
+    for make in (
+        lambda: mem0_memory(client, namespace=namespace),
+        lambda: langgraph_memory(store, namespace=namespace),
+    ):
+        await feed(make(), [make_episode(1), make_episode(2)])
+        again = make()
+        await feed(again, [make_episode(1)])
+        found = await again.recall(make_cue("episode 2, board 1"))
+        assert bool(found.text) == (namespace is not None), "what the user named is left alone"
+    kept = [hit["metadata"]["episode"][-4:] for hit in client.kept]
+    earlier = [] if namespace is None else ["x001"] * 3 + ["x002"] * 3
+    assert kept == [*earlier, *["x001"] * 3]
+
+
+async def test_a_layer_digests_all_experience_whatever_it_may_recall() -> None:
+    chat = ScriptedChat(lambda asked: "- learned")
+    memory = layered([lambda: SummaryMemory(chat)], [30])()
+    for episode in (make_episode(1), make_episode(2)):
+        await memory.record(episode)
+        await memory.consolidate("", 100_000)
+    assert "episode 2, board 2" in chat.requests[-1].text
+    assert len(chat.requests) == 2
+
+
+async def test_a_part_that_exceeds_its_budget_is_left_out() -> None:
+    class Greedy(HistoryMemory):
+        async def recall(self, cue: Cue) -> Recollection:
+            return await super().recall(replace(cue, max_tokens=100_000))
+
+    memory = layered([Greedy, HistoryMemory], [5, 0.5])()
+    await memory.record(make_episode(1))
+    alone = HistoryMemory()
+    await alone.record(make_episode(1))
+    cue = make_cue(max_tokens=400)
+    found = await memory.recall(cue)
+    assert found.text == (await alone.recall(replace(cue, max_tokens=200))).text
+    assert found.dropped >= 3
+
+
+async def test_a_filter_whose_inner_memory_failed_hands_no_episode_on_twice() -> None:
+    class Failing(HistoryMemory):
+        fails = True
+
+        async def consolidate(self, rules: str, max_tokens: int) -> None:
+            if Failing.fails:
+                raise MemoryFailure("gone")
+
+    memory = filtered(Failing, last_n=2)()
+    await memory.record(make_episode(1))
+    with pytest.raises(MemoryFailure):
+        await memory.consolidate("", 1_000)
+    Failing.fails = False
+    await memory.consolidate("", 1_000)
+    found = await memory.recall(make_cue(max_tokens=1_000))
+    assert len(found.steps) == 3
+    assert memory.describe().state["kept"] == ["toy/agent/memory/r0/x001"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: layered([HistoryMemory], ["all"]),  # type: ignore[list-item]
+        lambda: layered([HistoryMemory], [True]),
+        lambda: layered([HistoryMemory()], [0.5]),  # type: ignore[list-item]
+        lambda: filtered(HistoryMemory, last_n=1.5),  # type: ignore[arg-type]
+        lambda: filtered(HistoryMemory, best_fraction="x"),  # type: ignore[arg-type]
+        lambda: filtered(HistoryMemory, min_self_score=float("nan")),
+        lambda: VectorMemory(k="a"),  # type: ignore[arg-type]
+        lambda: VectorMemory(k=2.5),  # type: ignore[arg-type]
+        lambda: InsightsMemory(max_insights="a"),  # type: ignore[arg-type]
+        lambda: HashingEmbedder(20.5),  # type: ignore[arg-type]
+    ],
+)
+def test_an_option_of_the_wrong_type_is_a_clear_error(make: Any) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        make()

@@ -193,6 +193,7 @@ class Faulty(Words):
         (lambda good: good[:, :3], MemoryFailure, r"shape \(2, 4\), got \(2, 3\)"),
         (lambda good: good[:1], MemoryFailure, r"got \(1, 4\)"),
         (lambda good: good[0], MemoryFailure, r"got \(4,\)"),
+        (lambda good: ["a", "b"], MemoryFailure, "expected vectors"),
         (ModelError("down", retryable=True), ModelError, "down"),
     ],
 )
@@ -210,6 +211,16 @@ async def test_a_faulty_embedder_is_a_clear_error_and_loses_nothing(
     assert await memory.recall(make_cue("east east north")) == before
     await memory.consolidate("rules", 1000)
     assert "Episode 2, step 1:" in (await memory.recall(make_cue("east"))).text
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-30, 1e30, 1e300])
+async def test_vectors_of_any_length_count_by_their_direction(size: float) -> None:
+    words = Faulty(lambda good: good.astype(float) * size)
+    memory = await filled([places("north", "south")], embedder=words)
+    plain = await filled([places("north", "south")], embedder=Faulty(None))
+    cue = make_cue("north")
+    assert await memory.recall(cue) == await plain.recall(cue)
+    assert (await memory.recall(cue)).text
 
 
 async def test_an_episode_of_ten_megabytes_is_kept_and_never_overruns() -> None:

@@ -14,11 +14,14 @@ import sealed_agents
 from sealed_runs import children, notes, only, sweep
 from studies import TINY, learner_rows, verifier_rows
 
-from s3gym import ConfigError, Schedule, Seal, Sweep
+from s3gym import ConfigError, Reply, Schedule, Seal, Sweep, Usage
 from s3gym.agents.answers import JsonContract
 from s3gym.api import seed_plan
+from s3gym.budget import Budget
 from s3gym.catalog import model_part
 from s3gym.cli.main import main
+from s3gym.errors import BudgetExhaustedError
+from s3gym.meter import Meter
 from s3gym.sealed.seal import allowed
 from s3gym.testing.fakes import ScriptedChat
 
@@ -79,6 +82,7 @@ class Schemed(ScriptedChat):
         return self
 
 
+@pytest.mark.slow
 def test_the_json_contract_is_kept_in_the_child(tmp_path: Path) -> None:
     chat = Schemed(lambda request: json.dumps({"action": "cheat", "self_score": 1.5}))
     part = model_part(chat, origin="openai:test", contract=JsonContract())
@@ -101,6 +105,15 @@ def test_a_resumed_sealed_study_pays_for_nothing_twice(tmp_path: Path) -> None:
     assert n_calls == len(learner_rows(path)["steps"]) == 25 + len(again.requests)
 
 
+def test_a_used_up_budget_stops_a_sealed_run_as_any_other(tmp_path: Path) -> None:
+    reply = Reply(text="Answer: cheat, Score: 1", usage=Usage(calls=1, output_tokens=5))
+    part = model_part(ScriptedChat(lambda request: reply), origin="openai:test")
+    meter = Meter(budget=Budget(max_tokens=40))
+    with pytest.raises(BudgetExhaustedError, match="max_tokens is used up"):
+        sweep(tmp_path / "out.db", part, limits=meter).run_sync()
+    assert not children()
+
+
 def test_calls_of_a_chat_model_of_the_agents_own_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     result = sweep(path, "sealed_agents:asks_its_own").run_sync()
@@ -112,6 +125,7 @@ def test_calls_of_a_chat_model_of_the_agents_own_are_recorded(tmp_path: Path) ->
     assert {row[9] for row in calls} == {"from process child"}
 
 
+@pytest.mark.slow
 def test_an_agent_keeps_state_within_an_episode_and_not_beyond(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     sweep(path, sealed_agents.Counting).run_sync()
@@ -119,13 +133,17 @@ def test_an_agent_keeps_state_within_an_episode_and_not_beyond(tmp_path: Path) -
     assert notes(path) == [f"turn {index + 1}" for index in range(10)] * n_episodes
 
 
-def test_an_agent_that_owns_its_memory_learns_in_the_child(tmp_path: Path) -> None:
-    sealed_agents.learner.learned.clear()
-    path = tmp_path / "out.db"
-    result = sweep(path, "sealed_agents:learner", "own").run_sync()
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["learner", "Learner", "only_learns"])
+def test_an_agent_that_owns_its_memory_learns_in_the_child(tmp_path: Path, name: str) -> None:
+    agent = f"sealed_agents:{name}"
+    result = sweep(tmp_path / "own", agent, "own", repeats=2).run_sync()
     assert not result.outcome.failed
-    assert set(notes(path)) == {"0 learned", "1 learned", "2 learned"}
-    assert not sealed_agents.learner.learned
+    assert set(notes(tmp_path / "own")) == {"0 learned", "1 learned", "2 learned"}
+    assert not sealed_agents.learner.learned + sealed_agents.only_learns.learned
+    result = sweep(tmp_path / "none", agent, "none").run_sync()
+    assert not result.outcome.failed
+    assert set(notes(tmp_path / "none")) == {"0 learned"}
 
 
 FAULTS = {
@@ -135,11 +153,16 @@ FAULTS = {
     "scribbles": "agent 'scribbles': its sealed process sent expected a JSON object",
     "forges": "agent 'forges': its sealed process sent expected an integer",
     "hangs": "did not answer",
+    "spends": "forged",
 }
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "hangs")) for name in FAULTS]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("hangs", "raises", "spends")))
+        for name in FAULTS
+    ],
 )
 def test_a_child_that_misbehaves_fails_its_study_by_name(tmp_path: Path, name: str) -> None:
     schedule = Schedule(**TINY.model_dump() | {"act_seconds": 6.0 if name == "hangs" else 60.0})
@@ -148,6 +171,7 @@ def test_a_child_that_misbehaves_fails_its_study_by_name(tmp_path: Path, name: s
     assert not children()
 
 
+@pytest.mark.slow
 def test_a_child_that_dies_fails_no_other_study(tmp_path: Path) -> None:
     both_agents = Sweep(
         games=("trust",), agents=("sealed_agents:dies", "strategist"), memories=("none",),
@@ -222,6 +246,7 @@ def test_seeds_of_a_sealed_run_cannot_be_guessed_from_its_seed() -> None:
     assert seed_plan(one.root, one.salt, quick, sealed=True) == one
 
 
+@pytest.mark.slow
 def test_a_store_that_was_not_sealed_is_not_resumed_sealed(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     sweep(path, seal=None).run_sync()

@@ -15,10 +15,11 @@ import pytest
 from sealed_agents import ATTACKS
 from sealed_runs import notes, sweep
 
-from s3gym import Seal
+from s3gym import Schedule, Seal
 
 ROOT = Path(__file__).parents[1]
 USER = "nobody"
+ONE_EACH = Schedule(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1)
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="a sealed run needs Linux (issue 8)"
 )
@@ -33,8 +34,8 @@ def store() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-def python(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def python() -> Iterator[str]:
     """Return an interpreter with s3gym that the other user may run; skip where there is none."""
     if os.geteuid() != 0:
         pytest.skip("running as another user needs root (issue 8)")
@@ -43,7 +44,8 @@ def python(tmp_path: Path) -> str:
     except KeyError:
         pytest.skip(f"there is no user {USER} (issue 8)")
     if runs_s3gym(sys.executable):
-        return sys.executable
+        yield sys.executable
+        return
     # This interpreter lies where only root may go; one of the system may do.
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     folder = Path(tempfile.mkdtemp(prefix="s3gym-python-", dir="/tmp"))
@@ -58,7 +60,8 @@ def python(tmp_path: Path) -> str:
     script.chmod(0o755)
     if not runs_s3gym(str(script)):
         pytest.skip(f"no interpreter with s3gym that {USER} may run (issue 8)")
-    return str(script)
+    yield str(script)
+    shutil.rmtree(folder)
 
 
 def runs_s3gym(python: str) -> bool:
@@ -74,10 +77,10 @@ def runs_s3gym(python: str) -> bool:
 
 def worked(store: Path, seal: Seal | None) -> set[str]:
     """Return the attacks that worked at any step of any episode."""
-    result = sweep(store, "sealed_agents:cheats", seal=seal).run_sync()
+    result = sweep(store, "sealed_agents:cheats", seal=seal, schedule=ONE_EACH).run_sync()
     assert not result.outcome.failed, result.outcome
     said = [json.loads(note) for note in notes(store)]
-    assert len(said) == 80
+    assert len(said) == 30
     return {name for names in said for name in names}
 
 
@@ -95,10 +98,32 @@ def test_a_seal_without_a_user_stops_what_python_can_reach(store: Path) -> None:
         assert "by_parents_memory" in left, "as root nothing holds, documented"
 
 
+@pytest.mark.slow
+def test_of_an_ordinary_user_a_seal_protects_all_but_the_files(store: Path, python: str) -> None:
+    """The parent itself runs as that user here, so nothing but the seal stands in the way."""
+    account = pwd.getpwnam(USER)
+    os.chown(store.parent, account.pw_uid, account.pw_gid)
+    tests = str(Path(__file__).parent)
+    program = (
+        f"import sys; sys.path.insert(0, {tests!r})\n"
+        f"from pathlib import Path\nfrom s3gym import Seal\nfrom sealed_runs import sweep\n"
+        f"seal = Seal(python={python!r})\n"
+        f"sweep(Path({str(store)!r}), 'sealed_agents:cheats', seal=seal).run_sync()\n"
+    )
+    subprocess.run(
+        [python, "-c", program], user=USER, group=account.pw_gid, extra_groups=(), check=True,
+        cwd=store.parent,
+    )  # fmt: skip
+    said = notes(store)
+    assert len(said) == 80
+    assert {name for names in said for name in json.loads(names)} == {"by_path"}
+
+
 def test_a_sealed_user_stops_every_attack(store: Path, python: str) -> None:
     assert worked(store, Seal(user=USER, python=python)) == set()
 
 
+@pytest.mark.slow
 def test_without_the_mode_of_the_file_its_path_would_be_enough(
     store: Path, python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

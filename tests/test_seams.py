@@ -1,17 +1,24 @@
 """A plug-in that misbehaves fails its own study with one clear line; the sweep goes on."""
 
+import sys
 import time
+from asyncio import CancelledError  # noqa: TID251 - what a careless agent raises
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import anyio
 import pytest
 from studies import drawing, plan, run_plans
 
-from s3gym.errors import PluginError
-from s3gym.records import Cue, Decision, Recollection, Turn
+from s3gym.answered import decide
+from s3gym.contracts.memory import MemorySnapshot
+from s3gym.errors import InvalidActionError, ModelError, PluginError, StoreError
+from s3gym.games.trust import SPEC as TRUST
+from s3gym.memory.none import NoMemory
+from s3gym.records import Cue, Decision, Phase, Recollection, Turn, Usage
 from s3gym.schedule import Schedule
-from s3gym.seams import decide
 from s3gym.store.store import Store
 
 HASTY = Schedule(exploration_episodes=2, evaluate_every=1, evaluation_episodes=2, act_seconds=0.05)
@@ -65,9 +72,80 @@ class FailsToStart:
         return "cheat", 0.0
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Drastic(BaseException):
+    pass
+
+
+async def huge_score(turn: Turn) -> Any:
+    return "cheat", 10**400
+
+
+async def no_usage(turn: Turn) -> Any:
+    return Decision(action="cheat", usage=None)  # type: ignore[arg-type] # as above
+
+
+async def odd_repairs(turn: Turn) -> Any:
+    return Decision(action="cheat", repairs=(7,))  # type: ignore[arg-type] # as above
+
+
+async def negative_usage(turn: Turn) -> Any:
+    return Decision(action="cheat", usage=Usage(calls=-1))
+
+
+async def raises_unspeakable(turn: Turn) -> Any:
+    raise Unspeakable
+
+
+async def returns_unspeakable(turn: Turn) -> Any:
+    return Unspeakable()
+
+
+async def exits(turn: Turn) -> Any:
+    sys.exit(3)
+
+
+async def drastic(turn: Turn) -> Any:
+    raise Drastic
+
+
+def exits_in_a_thread(turn: Turn) -> Any:
+    sys.exit(3)
+
+
+def hangs_in_a_thread(turn: Turn) -> Any:
+    Event().wait(30)
+
+
+class ExitsAtStart:
+    def __init__(self) -> None:
+        sys.exit(3)
+
+    async def act(self, turn: Turn) -> Any:
+        return "cheat", 0.0
+
+
 @pytest.mark.parametrize(
     ("agent", "says"),
     [
+        (huge_score, "returned the self-score 1000"),
+        (no_usage, "returned None as usage"),
+        (negative_usage, "as usage: expected a Usage with counts from 0 on"),
+        (odd_repairs, "returned 7 as repairs"),
+        (raises_unspeakable, "raised Unspeakable in act (step 0): a Unspeakable that cannot be"),
+        (returns_unspeakable, "returned a Unspeakable that cannot be shown: expected"),
+        (exits, "raised SystemExit in act (step 0)"),
+        (drastic, "raised Drastic in act (step 0)"),
+        (exits_in_a_thread, "raised SystemExit in act (step 0)"),
+        (hangs_in_a_thread, "did not answer act (step 0) within 0.05 s"),
+        (ExitsAtStart, "raised SystemExit in its construction"),
         (raises, "agent 'raises' raised KeyError in act (step 0)"),
         (nonsense, "returned 42: expected a Decision, a string or a pair"),
         (hangs, "did not answer act (step 0) within 0.05 s"),
@@ -102,19 +180,23 @@ async def test_an_agent_that_blocks_the_loop_is_named_and_fails(
             time.sleep(0.4)
         return "cheat", 0.0
 
-    outcome = await run_plans(tmp_path / "a.db", [plan(agent=blocks), plan()], block_seconds=0.1)
-    assert list(outcome.failed) == ["trust/blocks/history/r0"]
-    assert "blocked the event loop" in outcome.failed["trust/blocks/history/r0"]
+    # No memory: a vocabulary that is loaded at the first count would hold the loop as well.
+    plans = [plan(agent=blocks, memory=NoMemory), plan(memory=NoMemory)]
+    outcome = await run_plans(tmp_path / "a.db", plans, block_seconds=0.1)
+    assert list(outcome.failed) == ["trust/blocks/none/r0"]
+    assert "blocked the event loop" in outcome.failed["trust/blocks/none/r0"]
     assert "agent 'blocks' blocks the event loop" in caplog.text
 
 
 async def test_a_plain_function_runs_in_a_thread_and_may_block(tmp_path: Path) -> None:
     def slow(turn: Turn) -> Any:
         if turn.index == 2:
-            time.sleep(0.05)
+            Event().wait(0.6)
         return "cheat", 0.0
 
-    outcome = await run_plans(tmp_path / "a.db", [plan(agent=slow)], block_seconds=0.03)
+    outcome = await run_plans(
+        tmp_path / "a.db", [plan(agent=slow, memory=NoMemory)], block_seconds=0.5
+    )
     assert outcome.failed == {}
 
 
@@ -143,6 +225,38 @@ class BadMemory:
         return self
 
 
+async def test_a_cancellation_that_nobody_asked_for_fails_its_study(tmp_path: Path) -> None:
+    async def agent(turn: Turn) -> Any:
+        if anyio.get_cancelled_exc_class() is not CancelledError:
+            raise Drastic  # trio's cannot be made by hand
+        raise CancelledError
+
+    outcome = await run_plans(tmp_path / "a.db", [plan(agent=agent), plan()])
+    assert list(outcome.failed) == ["trust/agent/history/r0"]
+
+
+async def test_an_outage_inside_an_agents_own_task_group_is_an_outage(tmp_path: Path) -> None:
+    async def agent(turn: Turn) -> Any:
+        raise ExceptionGroup("side by side", [ModelError("down", retryable=True)])
+
+    outcome = await run_plans(tmp_path / "a.db", [plan(agent=agent)])
+    assert outcome.paused == ("trust/agent/history/r0",)
+
+
+async def test_a_part_that_cannot_be_closed_spoils_nothing(tmp_path: Path) -> None:
+    class Sticky:
+        async def act(self, turn: Turn) -> Any:
+            return await drawing(turn)
+
+        async def aclose(self) -> None:
+            raise RuntimeError("stuck")
+
+    outcome = await run_plans(tmp_path / "a.db", [plan(agent=Sticky)])
+    assert outcome.failed == {}
+    with Store.open(tmp_path / "a.db") as store:
+        assert store.ledger.status("trust/Sticky/history/r0") == "done"
+
+
 @pytest.mark.parametrize("what", ["record", "consolidate", "recall", "freeze"])
 async def test_a_bad_memory_fails_its_study(tmp_path: Path, what: str) -> None:
     outcome = await run_plans(
@@ -156,6 +270,137 @@ async def test_a_memory_that_recalls_nonsense_fails_its_study(tmp_path: Path) ->
     outcome = await run_plans(tmp_path / "a.db", [plan(memory=lambda: BadMemory(answer="a text"))])
     (reason,) = outcome.failed.values()
     assert "recalled 'a text': expected a Recollection" in reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Recollection(text="x", sources=(7,)), "returned 7 as sources"),  # type: ignore[arg-type]
+        (Recollection(text="x", tokens=-1), "recalled -1 as tokens"),
+        (Recollection(text="x", dropped=None), "recalled None as dropped"),  # type: ignore[arg-type]
+        (Recollection(text="x", steps=(1,)), "as steps: expected Step"),  # type: ignore[arg-type]
+        (Recollection(text="x" * 20_000_001), "returned a recollection of 20000001 characters"),
+    ],
+)
+async def test_a_memory_that_recalls_odd_values_fails_its_study(
+    tmp_path: Path, answer: Recollection, says: str
+) -> None:
+    outcome = await run_plans(tmp_path / "a.db", [plan(memory=lambda: BadMemory(answer=answer))])
+    (reason,) = outcome.failed.values()
+    assert says in reason
+
+
+async def test_a_recollection_with_a_lone_surrogate_is_kept_without_it(tmp_path: Path) -> None:
+    memory = lambda: BadMemory(answer=Recollection(text="\ud800 x", sources=("\ud800",)))  # noqa: E731
+    outcome = await run_plans(tmp_path / "a.db", [plan(memory=memory)])
+    assert outcome.failed == {}
+
+
+@pytest.mark.parametrize("lacks", ["recall_each", "recall", "freeze"])
+async def test_a_memory_without_a_method_fails_its_study(tmp_path: Path, lacks: str) -> None:
+    class Lacking(BadMemory):
+        pass
+
+    setattr(Lacking, lacks, None)
+    outcome = await run_plans(tmp_path / "a.db", [plan(memory=Lacking)])
+    assert list(outcome.failed) == ["trust/drawing/Lacking/r0"]
+    with Store.open(tmp_path / "a.db") as store:
+        assert store.ledger.status("trust/drawing/Lacking/r0") == "failed"
+
+
+@pytest.mark.parametrize("snapshot", ["a text", MemorySnapshot(text="x", state={"a": object()})])
+async def test_a_memory_that_describes_nonsense_fails_its_study(
+    tmp_path: Path, snapshot: Any
+) -> None:
+    class Describing(BadMemory):
+        def describe(self) -> Any:
+            return snapshot
+
+    outcome = await run_plans(tmp_path / "a.db", [plan(memory=Describing)])
+    assert list(outcome.failed) == ["trust/drawing/Describing/r0"]
+
+
+class BadGame:
+    """Trust with one method broken."""
+
+    def __init__(self, what: str, answer: Any) -> None:
+        self.what, self.answer = what, answer
+        self.name, self.version = "trust", 1
+        self.options, self.anchors = TRUST.options, TRUST.anchors
+
+    def instruction(self, options: Any, phase: Phase) -> Any:
+        return self._do("instruction", TRUST.instruction(options, phase))
+
+    def rules(self, options: Any, phase: Phase) -> Any:
+        return self._do("rules", TRUST.rules(options, phase))
+
+    def setup(self, options: Any, phase: Phase) -> Any:
+        setup = TRUST.setup(options, phase)
+        inner, judge, outer = setup.game, setup.verifier, self
+
+        class Rules:
+            def start(self, seeds: Any) -> Any:
+                return outer._do("start", inner.start(seeds))
+
+            def observe(self, state: Any, clock: Any) -> Any:
+                return outer._do("observe", inner.observe(state, clock))
+
+            def apply(self, state: Any, action: str) -> Any:
+                return outer._do("apply", inner.apply(state, "cheat"))
+
+        class Judge:
+            def reward(self, before: Any, action: str, after: Any) -> Any:
+                return outer._do("reward", judge.reward(before, "cheat", after))
+
+            def score(self, rewards: Any, final: Any) -> Any:
+                return outer._do("score", judge.score(rewards, final))
+
+        changed: Any = replace(setup, game=Rules(), verifier=Judge())
+        return self._do("setup", changed)
+
+    def _do(self, what: str, usual: Any) -> Any:
+        if what != self.what:
+            return usual
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "what", ["instruction", "rules", "setup", "start", "observe", "apply", "reward", "score"]
+)
+@pytest.mark.parametrize(
+    "answer",
+    [object(), 10**400, ValueError("4711"), StoreError("4711"), SystemExit("4711"), Drastic()],
+    ids=lambda answer: type(answer).__name__,
+)
+async def test_a_bad_game_fails_its_study_and_no_other(
+    tmp_path: Path, what: str, answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    if what == "start" and not isinstance(answer, BaseException):
+        pytest.skip("a state may be anything")
+    game = BadGame(what, answer)
+    outcome = await run_plans(tmp_path / "a.db", [plan(game), plan("snake")])
+    assert list(outcome.failed) == ["trust/drawing/history/r0"]
+    assert "4711" not in repr(outcome) + caplog.text
+
+
+async def test_a_refusal_outside_apply_is_a_mistake_of_the_game(tmp_path: Path) -> None:
+    game = BadGame("observe", InvalidActionError("no"))
+    outcome = await run_plans(tmp_path / "a.db", [plan(game)])
+    assert "raised InvalidActionError in observe" in next(iter(outcome.failed.values()))
+
+
+async def test_a_game_that_blocks_the_loop_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken: list[str] = []
+    game = BadGame("", None)
+    game._do = lambda what, usual: time.sleep(0.5 * (what == "rules")) or usual  # type: ignore[method-assign, func-returns-value] # blocks
+    once = Schedule(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1)
+    plans = [plan(game, schedule=once)]
+    await run_plans(tmp_path / "a.db", plans, block_seconds=0.1, interrupt=broken.append)
+    assert "game 'trust'" in broken
 
 
 async def test_a_memory_over_budget_is_cut_at_a_line_end(tmp_path: Path) -> None:
@@ -198,3 +443,20 @@ def test_a_truth_value_of_numpy_is_a_number() -> None:
     assert decide("agent", ("cheat", np.float32(0.5))).self_score == 0.5
     with pytest.raises(PluginError):
         decide("agent", ("cheat", "0.5"))
+
+
+async def test_a_plug_in_that_was_broken_off_once_is_not_blamed_later(tmp_path: Path) -> None:
+    first = True
+
+    async def blocks_and_raises(turn: Turn) -> Any:
+        nonlocal first
+        if first:
+            first = False
+            time.sleep(0.4)
+            raise RuntimeError("broken off")
+        return "cheat", 0.0
+
+    plans = [plan(agent=blocks_and_raises, memory=NoMemory, repeat=repeat) for repeat in (0, 1)]
+    outcome = await run_plans(tmp_path / "a.db", plans, block_seconds=0.1, at_most=1)
+    (reason,) = outcome.failed.values()  # of whichever study came first
+    assert "raised RuntimeError" in reason

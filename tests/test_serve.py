@@ -33,7 +33,7 @@ async def at_desk(
 ) -> Sweep:
     """Run a small study that an agent plays through the desk."""
     desk = Desk(outcome_reader(store))
-    given = {"repeats": 1, "seed": 7, "salt": "s", "schedule": TINY} | more
+    given: dict[str, Any] = {"repeats": 1, "seed": 7, "salt": "s", "schedule": TINY} | more
     sweep = Sweep(
         games=("trust",), agents=(desk.part("outside"),), memories=(memory,), store=store,
         at_most=1, **given,
@@ -51,7 +51,7 @@ async def play_all(desk: Desk, seen: list[Seen] | None = None) -> None:
             look = await desk.act("collaborate", 2.0)
             if seen is not None:
                 seen.append(look)
-        if desk.over_was_told:
+        if desk.farewell.is_set():
             return
 
 
@@ -83,7 +83,7 @@ async def test_rules_and_recall_say_what_a_turn_says(tmp_path: Path) -> None:
         rules = await desk.rules()
         assert "Trust Evolution" in rules
         assert "an episode of evaluation; it ends after at most 10 steps" in rules
-        while not desk.over_was_told:
+        while not desk.farewell.is_set():
             recalled.append(await desk.recall())
             look = await desk.observe()
             while not look.done:
@@ -189,8 +189,7 @@ async def test_the_server_has_four_tools_and_nothing_else() -> None:
         assert (await client.list_resource_templates()).resource_templates == []
         assert (await client.list_prompts()).prompts == []
         for name in ("reset", "seed", "score", "store"):
-            with pytest.raises(mcp.MCPError):
-                await client.call_tool(name, {})
+            assert (await client.call_tool(name, {})).is_error
 
 
 async def play_with(client: Any) -> tuple[int, list[str]]:
@@ -280,6 +279,31 @@ def test_a_study_is_played_over_http_on_loopback(tmp_path: Path) -> None:
     assert server.returncode == 0, err
     assert "1 of 1 studies done" in out
     check_store(tmp_path / "out.db", n_episodes, heard)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_study_that_was_left_is_resumed(tmp_path: Path) -> None:
+    store = tmp_path / "out.db"
+
+    async def leave() -> None:
+        command, *arguments = serve_command(store)
+        parameters = mcp.StdioServerParameters(command=command, args=arguments)
+        async with mcp.Client(parameters) as client:
+            await client.call_tool("observe", {})
+            for _ in range(4):
+                await client.call_tool("act", {"action": "cheat", "self_score": 1})
+
+    async def come_back() -> tuple[int, list[str]]:
+        command, *_ = serve_command(store)
+        arguments = ["-m", "s3gym", "serve", "--mcp", "--store", str(store), "--resume"]
+        parameters = mcp.StdioServerParameters(command=command, args=arguments)
+        async with mcp.Client(parameters) as client:
+            return await play_with(client)
+
+    anyio.run(leave)
+    assert len(learner_rows(store)["steps"]) == 4
+    check_store(store, *anyio.run(come_back))
 
 
 def test_serve_on_an_existing_store_says_how_to_go_on(

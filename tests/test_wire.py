@@ -24,7 +24,7 @@ from s3gym.records import (
     Turn,
     Usage,
 )
-from s3gym.sealed.turns import TurnReader, TurnWriter
+from s3gym.sealed.turns import Shelf, TurnReader, TurnWriter
 from s3gym.wire import WireError, decode, encode, from_line, to_line
 
 texts = st.text(max_size=12)
@@ -161,7 +161,7 @@ def test_what_json_cannot_say_is_never_sent(value: object) -> None:
 def test_turns_that_share_a_trail_come_back_whole(
     first: Turn, played: list[Step], other: Recollection, change: int
 ) -> None:
-    writer, reader = TurnWriter(), TurnReader()
+    writer, reader = TurnWriter(Shelf()), TurnReader(Shelf())
     turn = first
     for index, step in enumerate([None, *played]):
         if step is not None:
@@ -192,8 +192,38 @@ def test_a_turn_sends_what_is_new_alone() -> None:
         recollection=Recollection(text="long " * 1_000),
         max_steps=9,
     )
-    writer = TurnWriter()
+    writer = TurnWriter(Shelf())
     whole = len(to_line(writer.encode(turn)))
     later = len(to_line(writer.encode(replace(turn, trail=(*turn.trail, step)))))
     assert whole > 20_000
     assert later < 400
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(trails, max_size=3), st.data())
+def test_recorded_steps_are_named_and_come_back_equal(
+    recorded: list[tuple[Step, ...]], data: st.DataObject
+) -> None:
+    here, there = Shelf(), Shelf()
+    shelved: list[Step] = []
+    for ordinal, trail in enumerate(recorded):
+        copies = tuple(map(replace, trail))
+        shelved += copies
+        episode = Episode(id="e", game="g", ordinal=ordinal, rules="", steps=copies)
+        here.add(episode)
+        there.add(decode(Episode, encode(episode)))
+    pool = st.sampled_from(shelved) | steps if shelved else steps
+    shown = data.draw(st.lists(pool, max_size=6))
+    for chosen in (tuple(shown), tuple(shelved)):
+        recollection = Recollection(text="t", steps=chosen)
+        sent = here.encode(recollection)
+        assert there.decode(json.loads(json.dumps(sent))) == recollection
+    assert sent["steps"] == ([[0, len(shelved) - 1]] if shelved else [])
+
+
+@pytest.mark.parametrize(
+    "steps", [None, 1, [7], [[0]], [[0, 0]], [[-1, -1]], [["0", "0"]], [{}], [[0.5, 0.5]]]
+)
+def test_a_recollection_of_what_is_not_there_is_refused(steps: Any) -> None:
+    with pytest.raises(WireError):
+        Shelf().decode({"steps": steps, "rest": {}})

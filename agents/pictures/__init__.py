@@ -2,6 +2,7 @@
 
 PICTURES: dict[str, str] = {
     "chess": "s3gym.agents.pictures.chess:render_svg",
+    "chess_duel": "s3gym.agents.pictures.chess_duel:render_svg",
     "minesweeper": "s3gym.agents.pictures.minesweeper:render_svg",
     "nullify": "s3gym.agents.pictures.nullify:render_svg",
     "pvz": "s3gym.agents.pictures.pvz:render_svg",

@@ -100,7 +100,9 @@ def read(text: str) -> ChessView:
         frames.append(_read_frame(blocks[start + 1 : start + 1 + rows], columns, n_pieces))
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         raise ValueError(f"expected frames in order, got {numbers}")
-    return ChessView(
+    if any(frame.keys() != frames[0].keys() for frame in frames):
+        raise ValueError("expected the same pieces in all frames")
+    view = ChessView(
         rows=rows,
         columns=columns,
         n_pieces=n_pieces,
@@ -109,6 +111,9 @@ def read(text: str) -> ChessView:
         first_frame=numbers[0],
         frames=tuple(frames),
     )
+    if view.render() != text:
+        raise ValueError("expected a consistent chess observation")
+    return view
 
 
 def _read_frame(lines: list[str], columns: int, n_pieces: int) -> Frame:

@@ -100,7 +100,7 @@ def read(text: str) -> ChessDuelView:
         legal = tuple(found[2].split()) if found else ()
         if found is None or len(legal) != int(found[1]) or found[2] != " ".join(legal):
             raise ValueError(f"expected the legal moves, got {lines[13][:80]!a}")
-    return ChessDuelView(
+    view = ChessDuelView(
         step=int(header[1]),
         max_steps=int(header[2]),
         status=header[3],
@@ -108,6 +108,9 @@ def read(text: str) -> ChessDuelView:
         fen=position[1],
         legal=legal,
     )
+    if view.render() != text:
+        raise ValueError("expected a consistent chess_duel observation")
+    return view
 
 
 def squares(fen: str) -> str:

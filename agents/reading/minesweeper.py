@@ -113,8 +113,8 @@ def read(text: str) -> MinesweeperView:
         raise ValueError(f"expected {rows} rows of {columns} marks, got {len(body)} lines")
     for line in body:
         if len(line) != 2 * columns - 1 or not ROW.fullmatch(line):
-            raise ValueError(f"expected {columns} marks separated by blanks, got {line[:80]!r}")
-    return MinesweeperView(
+            raise ValueError(f"expected {columns} marks separated by blanks, got {line[:80]!a}")
+    view = MinesweeperView(
         mines=mines,
         flags=flags,
         lives=lives,
@@ -123,3 +123,6 @@ def read(text: str) -> MinesweeperView:
         marks="".join(line[::2] for line in body),
         columns=columns,
     )
+    if view.render() != text:
+        raise ValueError("expected a consistent minesweeper observation")
+    return view

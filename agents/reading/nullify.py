@@ -75,9 +75,12 @@ def read(text: str) -> NullifyView:
     for index, line in enumerate(lines):
         number, colon, content = line.partition(": ")
         if number != str(index) or not colon:
-            raise ValueError(f"expected unit {index}, got {line[:80]!r}")
+            raise ValueError(f"expected unit {index}, got {line[:80]!a}")
         units.append(read_unit(content))
-    return NullifyView(tuple(units))
+    view = NullifyView(tuple(units))
+    if view.render() != text:
+        raise ValueError("expected numbers as nullify shows them")
+    return view
 
 
 def read_unit(content: str) -> Unit:
@@ -92,5 +95,5 @@ def read_unit(content: str) -> Unit:
         return float(content)
     found = OPERATOR.fullmatch(content)
     if found is None:
-        raise ValueError(f"expected a number or an operator, got {content[:80]!r}")
+        raise ValueError(f"expected a number or an operator, got {content[:80]!a}")
     return Operator(found[1], int(found[2]))

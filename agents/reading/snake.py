@@ -105,13 +105,16 @@ def read(text: str) -> SnakeView:
         or sum(row.count(HEAD) for row in rows) != 1
     ):
         raise ValueError("expected the observation text of snake")
-    return SnakeView(
+    view = SnakeView(
         rows=tuple(rows),
         head=heads[0],
         direction=foot[1],
         step=int(foot[2]),
         max_steps=int(foot[3]),
     )
+    if view.render() != text:
+        raise ValueError("expected a consistent observation text of snake")
+    return view
 
 
 def neighbour(cell: Cell, word: str) -> Cell:

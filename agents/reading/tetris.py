@@ -94,4 +94,6 @@ def read(text: str) -> TetrisView:
     for rows in (view.rows, *view.block):
         if not rows[0] or any(len(row) != len(rows[0]) for row in rows):
             raise ValueError("expected rows of equal length in the observation text of tetris")
+    if view.render() != text:
+        raise ValueError("expected a consistent observation text of tetris")
     return view

@@ -66,7 +66,10 @@ def read(text: str) -> TrustView:
     if header != HEADER or clock is None:
         raise ValueError("expected the observation text of trust")
     rounds = () if body == NO_ROUND else tuple(map(_round, body.split("\n")))
-    return TrustView(step=int(clock[1]), max_steps=int(clock[2]), rounds=rounds)
+    view = TrustView(step=int(clock[1]), max_steps=int(clock[2]), rounds=rounds)
+    if view.render() != text:
+        raise ValueError("expected a consistent observation text of trust")
+    return view
 
 
 def _round(line: str) -> Round:

@@ -8,6 +8,7 @@ from s3gym.audit.findings import Audit
 from s3gym.errors import S3GymError
 from s3gym.records import LAYOUTS, Observation, Phase, Turn
 from s3gym.store.ledger import Ledger, RecordedStep, message_hash
+from s3gym.store.spec import read_spec
 from s3gym.text import shorten
 
 
@@ -47,6 +48,32 @@ def check_isolation(db: sqlite3.Connection, audit: Audit) -> None:
                     f"rests on {shorten(source)}, which is no earlier exploration episode of its "
                     f"study",
                 )
+    for study, parts in not_provable(db).items():
+        audit.warn(
+            "isolation",
+            f"studies {study}",
+            f"isolation not provable: its {' and its '.join(parts)} may keep experience where no "
+            f"fork and no frozen view holds it still",
+        )
+
+
+def not_provable(db: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+    """Return study -> its parts (``agent``, ``memory``) whose isolation cannot be proven."""
+    outside = {
+        study
+        for study, state in db.execute("SELECT study, state FROM memory_versions")
+        if json.loads(state).get("isolated") is False
+    }
+    found = {}
+    for study, spec in db.execute("SELECT id, spec FROM studies ORDER BY id"):
+        told = read_spec(study, spec).get("isolated", {})
+        known = {
+            "agent": told.get("agent", True),
+            "memory": told.get("memory", True) and study not in outside,
+        }
+        if parts := tuple(part for part, isolated in known.items() if not isolated):
+            found[study] = parts
+    return found
 
 
 def check_barrier(db: sqlite3.Connection, audit: Audit) -> None:

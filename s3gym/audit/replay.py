@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from s3gym.audit.findings import Audit, GameFinder
-from s3gym.contracts.game import Clock, GameSpec, parse_options
-from s3gym.errors import S3GymError
+from s3gym.contracts.game import Clock, GameSpec, episode_rules, parse_options
+from s3gym.errors import ConfigError, S3GymError
 from s3gym.play import referee
 from s3gym.records import Decision, Observation, Phase
 from s3gym.seeds import EpisodeSeeds, SeedPlan
@@ -22,7 +22,7 @@ def check_replay(db: sqlite3.Connection, audit: Audit, find_game: GameFinder) ->
         "SELECT id, game, game_version, repeat, spec FROM studies ORDER BY id"
     ).fetchall()
     for study, name, version, repeat, spec_text in studies:
-        spec = find_game(name)
+        spec = _at_hand(find_game, name)
         if spec is None:
             audit.warn("replay", f"studies {study}", f"not checked: no game {name!r} at hand")
             continue
@@ -42,14 +42,17 @@ def check_replay(db: sqlite3.Connection, audit: Audit, find_game: GameFinder) ->
         _replay_study(db, audit, study, spec, options, plan.world(name, repeat))
 
 
+def _at_hand(find_game: GameFinder, name: str) -> GameSpec | None:
+    try:
+        return find_game(name)
+    except ConfigError:  # such as a damaged name
+        return None
+
+
 def _replay_study(
     db: sqlite3.Connection, audit: Audit, study: str, spec: GameSpec, options: Any, world: int
 ) -> None:
     setups = {phase.value: spec.setup(options, phase) for phase in Phase}
-    texts = {
-        phase.value: (spec.rules(options, phase), spec.instruction(options, phase))
-        for phase in Phase
-    }
     for name, phase, rules, instruction, opening, max_steps, seed in db.execute(
         "SELECT e.id, e.phase, e.rules, e.instruction, e.opening, e.max_steps, c.seed "
         "FROM episodes e JOIN scores c ON c.episode = e.id "
@@ -59,7 +62,11 @@ def _replay_study(
         audit.count("replay")
         if phase not in setups:
             continue
-        if texts[phase] != (rules, instruction):
+        played = Phase(phase)
+        if (rules, instruction) != (
+            episode_rules(spec, options, played, max_steps),
+            spec.instruction(options, played),
+        ):
             audit.fail("replay", f"episodes {name}", "its rules are not those of its game")
         seeds = EpisodeSeeds(episode=seed, world=world, game=spec.name)
         try:

@@ -12,15 +12,20 @@ from s3gym.store.chain import digest, link
 from s3gym.store.ledger import EpisodeRow
 from s3gym.store.verdicts import study_root, verdict_link
 from s3gym.study import episode_id
+from s3gym.text import shorten
 
 Rows = list[tuple[Any, ...]]
+STUDY_STATUSES = ("pending", "running", "paused", "failed", "done")
 
 
 def check_completeness(db: sqlite3.Connection, audit: Audit) -> None:
     """Every finished study has the rows that its schedule requires, and no row is an orphan."""
     for study, spec, status in db.execute("SELECT id, spec, status FROM studies ORDER BY id"):
         audit.count("completeness")
-        if status != "done":
+        if status not in STUDY_STATUSES:
+            audit.fail("completeness", f"studies {study}", f"there is no status {shorten(status)}")
+        sealed = db.execute("SELECT 1 FROM seals WHERE study = ?", (study,)).fetchone()
+        if status != "done" and not sealed:
             audit.warn("completeness", f"studies {study}", f"not finished: {status}")
             continue
         schedule = Schedule(**json.loads(spec)["schedule"])
@@ -36,7 +41,7 @@ def check_completeness(db: sqlite3.Connection, audit: Audit) -> None:
         for name, checkpoint in _expected(study, schedule):
             if name not in present and checkpoint not in invalid:
                 audit.fail("completeness", f"episodes {name}", "the row is missing")
-        if not db.execute("SELECT 1 FROM seals WHERE study = ?", (study,)).fetchone():
+        if not sealed:
             audit.fail("completeness", f"seals {study}", "a finished study has no root")
     _orphans(db, audit)
 
@@ -56,21 +61,70 @@ def _expected(study: str, schedule: Schedule) -> list[tuple[str, int | None]]:
 
 def _orphans(db: sqlite3.Connection, audit: Audit) -> None:
     questions = {
+        "steps of recollections": "SELECT episode || ' ' || idx FROM steps WHERE "
+        "recollection != '' AND recollection NOT IN (SELECT hash FROM recollections)",
+        "calls of messages": "SELECT DISTINCT place || ' ' || step || ' ' || purpose || ' ' || "
+        "attempt FROM calls, json_each(CASE WHEN json_valid(calls.messages) THEN calls.messages "
+        "ELSE '[]' END) WHERE json_each.value NOT IN "
+        "(SELECT hash FROM messages)",
         "steps": "SELECT episode || ' ' || idx FROM steps WHERE episode NOT IN "
         "(SELECT id FROM episodes)",
         "verdicts": "SELECT v.episode || ' ' || v.idx FROM verdicts v LEFT JOIN steps s "
         "ON s.episode = v.episode AND s.idx = v.idx WHERE s.episode IS NULL",
         "scores": "SELECT episode FROM scores WHERE episode NOT IN (SELECT id FROM episodes)",
         "episodes": "SELECT id FROM episodes WHERE study NOT IN (SELECT id FROM studies)",
+        "calls": "SELECT place || ' ' || step || ' ' || purpose || ' ' || attempt FROM calls "
+        "WHERE study NOT IN (SELECT id FROM studies)",
         "seals": "SELECT study FROM seals WHERE study NOT IN (SELECT id FROM studies)",
     }
-    for table, question in questions.items():
+    for name, question in questions.items():
+        table, _, of = name.partition(" of ")
+        says = f"names a row of {of} that is missing" if of else "belongs to no recorded row"
         for (key,) in db.execute(f"{question} ORDER BY 1"):
-            audit.fail("completeness", f"{table} {key}", "belongs to no recorded row")
+            audit.fail("completeness", f"{table} {key}", says)
+
+
+def _check_studies(db: sqlite3.Connection, audit: Audit) -> None:
+    """Every study's columns say what its specification, which the root covers, says."""
+    for study, game, version, agent, memory, repeat, text in db.execute(
+        "SELECT id, game, game_version, agent, memory, repeat, spec FROM studies ORDER BY id"
+    ):
+        spec = json.loads(text)
+        due = (
+            spec["game"]["name"],
+            spec["game"]["version"],
+            spec["agent"]["name"],
+            spec["memory"]["name"],
+            spec["repeat"],
+        )
+        if (game, version, agent, memory, repeat) != due:
+            audit.fail("chain", f"studies {study}", "its columns do not fit its specification")
+
+
+def _check_calls(db: sqlite3.Connection, audit: Audit) -> None:
+    """Every call's request fits its hash."""
+    for place, step, purpose, attempt, chat, most, seed, sent, asked in db.execute(
+        "SELECT place, step, purpose, attempt, chat, max_tokens, seed, messages, request_hash "
+        "FROM calls ORDER BY study, place, step, purpose, attempt"
+    ):
+        audit.count("chain")
+        hashes = _hashes(sent)
+        if digest(chat, most, seed, hashes) != asked:
+            where = f"calls {place} {step} {purpose} {attempt}"
+            audit.fail("chain", where, "the request does not fit its hash")
+
+
+def _hashes(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def check_chain(db: sqlite3.Connection, audit: Audit) -> None:
     """Every hash fits its row and the row before it, and every root fits its study."""
+    _check_studies(db, audit)
+    _check_calls(db, audit)
     episodes = db.execute(
         "SELECT e.id, e.study, s.game, e.phase, e.ordinal, e.checkpoint, e.rules, e.instruction, "
         "e.opening, e.max_steps, e.n_steps, e.status, e.start_hash FROM episodes e "

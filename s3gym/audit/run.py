@@ -10,6 +10,7 @@ from s3gym.audit.barrier import check_barrier, check_isolation
 from s3gym.audit.findings import Audit, GameFinder
 from s3gym.audit.replay import check_replay
 from s3gym.audit.rows import check_chain, check_completeness, check_seeds
+from s3gym.errors import StoreError
 from s3gym.records import STATUSES
 from s3gym.schedule import Schedule
 from s3gym.store import file
@@ -36,12 +37,13 @@ def audit_store(path: str | Path, find_game: GameFinder, expect: str | None = No
     audit = Audit()
     where = Path(path)
     db = file.open_reader(where)
+    db.text_factory = _text
     try:
         with file.disk_errors(where):
             for name, check in _checks(find_game):
                 try:
                     check(db, audit)
-                except (ValueError, KeyError, TypeError, IndexError) as error:
+                except (ValueError, LookupError, TypeError, AttributeError, StoreError) as error:
                     audit.fail(name, name, f"a row cannot be read: {shorten(str(error))}")
             audit.root = store_root(db)
     finally:
@@ -49,6 +51,11 @@ def audit_store(path: str | Path, find_game: GameFinder, expect: str | None = No
     if expect is not None and audit.root != expect:
         audit.fail("chain", "root", f"expected {expect}, the store has {audit.root}")
     return audit
+
+
+def _text(raw: bytes) -> str:
+    """Decode a text, also a damaged one: its row is then found like any other edited row."""
+    return raw.decode("utf-8", "backslashreplace")
 
 
 def _checks(find_game: GameFinder) -> list[tuple[str, Check]]:

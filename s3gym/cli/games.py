@@ -7,6 +7,7 @@ import anyio
 import click
 
 from s3gym.agents.human import HumanAgent
+from s3gym.answered import decide
 from s3gym.api import game_options
 from s3gym.catalog import find_agent, find_game, names
 from s3gym.cli.console import say
@@ -18,7 +19,6 @@ from s3gym.errors import ConfigError
 from s3gym.play import referee
 from s3gym.prompts import number
 from s3gym.records import Observation, Phase, Step, Turn
-from s3gym.seams import decide
 from s3gym.seeds import SEED_BITS, EpisodeSeeds, derive
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from s3gym.errors import PluginError
+from s3gym.errors import BlockedError
+from s3gym.watchdog import crossed
 
 SIGNAL = signal.SIGUSR1
 
@@ -23,8 +24,8 @@ def interrupting() -> Iterator[Callable[[str], None]]:
 
     def raise_in_plug_in(number: int, frame: FrameType | None) -> None:
         while frame is not None:
-            if frame.f_code.co_name == "guarded":
-                raise PluginError(f"{labels[-1]} blocked the event loop and was broken off")
+            if crossed(frame) is not None:
+                raise BlockedError(f"{labels[-1]} blocked the event loop and was broken off")
             frame = frame.f_back
 
     def interrupt(label: str) -> None:

@@ -1,5 +1,6 @@
 """The group of all commands, and the one place where errors become exit codes."""
 
+import sqlite3
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -28,6 +29,7 @@ COMMANDS = {
     "memory": "s3gym.cli.memory",
     "plan": "s3gym.cli.plan",
     "play": "s3gym.cli.games",
+    "proxy": "s3gym.cli.proxy",
     "replay": "s3gym.cli.replay",
     "report": "s3gym.cli.report",
     "resume": "s3gym.cli.run",
@@ -86,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0
+    except sqlite3.Error as error:
+        say_error(f"the store cannot be read: {error}; 's3gym audit' names what is damaged")
+        code = USAGE
     except S3GymError as error:
         for line in str(error).splitlines():
             say_error(line)

@@ -54,6 +54,13 @@ def _version(
         if study is None and len(studies) > 1:
             raise ConfigError(f"{store}: name one with --study: {', '.join(studies)}")
         chosen = study or studies[0]
+        (newest,) = db.execute(
+            "SELECT max(version) FROM memory_versions WHERE study = ?", (chosen,)
+        ).fetchone()
+        if newest is not None and version is not None and not 0 <= version <= newest:
+            raise ConfigError(
+                f"{store}: {chosen} has versions 0 (nothing) to {newest}, got {version}"
+            )
         row = db.execute(
             "SELECT text, sources, state FROM memory_versions WHERE study = ? "
             "AND version <= ? ORDER BY version DESC LIMIT 1",

@@ -24,7 +24,7 @@ from s3gym.parts import AgentPart
 from s3gym.records import Usage
 from s3gym.sealed.seal import Seal
 from s3gym.store import file
-from s3gym.store.ledger import recorded_replies, request_hash
+from s3gym.store.ledger import ANSWERED, recorded_replies, request_hash
 from s3gym.store.verdicts import VerdictLog
 
 NOT_RESULTS = frozenset({"rpm", "tpm", "concurrency", "deadline_seconds", "api_key_env"})
@@ -205,7 +205,7 @@ def charge_recorded(meter: Meter, store: Path, base_url: str | None) -> None:
 def _recorded_usage(db: sqlite3.Connection) -> sqlite3.Cursor:
     return db.execute(
         "SELECT chat, model, input_tokens, cached_tokens, output_tokens, reasoning_tokens "
-        "FROM calls ORDER BY study, place, step, purpose, attempt"
+        f"FROM calls WHERE {ANSWERED} ORDER BY study, place, step, purpose, attempt"
     )
 
 

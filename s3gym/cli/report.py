@@ -27,6 +27,7 @@ from s3gym.report.schema import Report
 from s3gym.report.site import write_site
 from s3gym.report.table import print_paper, print_table
 from s3gym.store import file
+from s3gym.store.spec import read_spec
 
 File = click.Path(path_type=Path, dir_okay=False)
 MOST_AUDITED = 40_000
@@ -140,7 +141,7 @@ def _addresses(store: Path) -> Iterator[tuple[str, str | None]]:
     """Yield (name, base URL) of the chat models that a store's run was given by name."""
     db = file.open_reader(store)
     try:
-        specs = [json.loads(row[0]) for row in db.execute("SELECT DISTINCT spec FROM studies")]
+        specs = [read_spec(*row) for row in db.execute("SELECT id, spec FROM studies")]
     finally:
         db.close()
     for spec in specs:

@@ -10,17 +10,19 @@ from typing import Any
 import anyio
 import click
 
-from s3gym.api import Result, Sweep
+from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
 from s3gym.cli.interrupt import interrupting
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
 from s3gym.cli.parts import Wiring, charge_recorded, held_to, wire
 from s3gym.cli.progress import Watcher
+from s3gym.cli.proxy import Front, front
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
+from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import VerdictLog
 
 Command = Callable[..., None]
@@ -47,6 +49,12 @@ def part_options(command: Command) -> Command:
                 "--replay",
                 type=click.Path(path_type=Path),
                 help="Answer all model calls from this store; no network.",
+            ),
+            click.option(
+                "--proxy",
+                type=click.IntRange(0, 65535),
+                metavar="PORT",
+                help="Stand between the agent's app and its models, on this port; 0: a free one.",
             ),
             click.option("--jobs", type=int, help="Studies side by side (default 16)."),
             click.option(
@@ -85,6 +93,7 @@ def run_command(
 ) -> None:
     """Run studies: every game x agent x memory x repeat, into a new store."""
     replay = given.pop("replay")
+    before_agents = front(given.pop("proxy"), replay)
     config = read_config(study_file, given_options(given), overrides)
     wiring = wire(config, replay, offline=dry_run)
     sweep = wiring.sweep
@@ -92,10 +101,10 @@ def run_command(
     if dry_run:
         _show_plans(config, plans)
         return
-    if sweep.store is not None and Path(sweep.store).exists():
-        file.create(Path(sweep.store))  # says how to go on with an existing store
+    sweep.store = default_store(plans) if sweep.store is None else sweep.store
+    file.must_be_new(Path(sweep.store))  # before anything is shown
     watcher = Watcher(plans, quiet=quiet)
-    _finish(wiring, watcher, sweep.run)
+    _finish(wiring, watcher, sweep.run, before_agents)
 
 
 @click.command("resume")
@@ -135,6 +144,7 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
 
 def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str, Any]) -> None:
     replay = given.pop("replay")
+    before_agents = front(given.pop("proxy"), replay)
     recorded = recorded_config(store)
     renamed = _renamed(given, recorded)
     if repeats is not None:
@@ -152,7 +162,7 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     wiring = wire(config, replay)
     charge_recorded(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
-    _finish(wiring, watcher, wiring.sweep.resume)
+    _finish(wiring, watcher, wiring.sweep.resume, before_agents)
 
 
 def recorded_config(store: Path) -> dict[str, Any]:
@@ -160,21 +170,25 @@ def recorded_config(store: Path) -> dict[str, Any]:
     db = file.open_reader(store)
     try:
         rows = db.execute(
-            "SELECT game, agent, memory, repeat, spec FROM studies ORDER BY rowid"
+            "SELECT game, agent, memory, repeat, spec, id FROM studies ORDER BY rowid"
         ).fetchall()
         held = held_to(db)
     finally:
         db.close()
     if not rows:
-        raise ConfigError(f"{store}: holds no study")
-    first = json.loads(rows[0][4])
+        raise ConfigError(
+            f"{store}: holds no study, because its run ended before it began; start it again with "
+            f"'s3gym run'"
+        )
+    specs = [read_spec(row[5], row[4]) for row in rows]
+    first = specs[0]
     recorded = {
         "game": list(dict.fromkeys(row[0] for row in rows)),
-        "agent": list(dict.fromkeys(_name(row[4], "agent") for row in rows)),
-        "memory": list(dict.fromkeys(_name(row[4], "memory") for row in rows)),
+        "agent": list(dict.fromkeys(_name(spec, "agent") for spec in specs)),
+        "memory": list(dict.fromkeys(_name(spec, "memory") for spec in specs)),
         "repeats": max(row[3] for row in rows) + 1,
         "schedule": Schedule(**first["schedule"]),
-        "games": {row[0]: json.loads(row[4])["options"] for row in rows},
+        "games": {row[0]: spec["options"] for row, spec in zip(rows, specs, strict=True)},
         "oracle": first.get("oracle"),
         **json.loads(first["settings"]),
     }
@@ -183,8 +197,8 @@ def recorded_config(store: Path) -> dict[str, Any]:
     return recorded
 
 
-def _name(spec: str, kind: str) -> str:
-    part = json.loads(spec)[kind]
+def _name(spec: dict[str, Any], kind: str) -> str:
+    part = spec[kind]
     return str(part["origin"] or part["name"])
 
 
@@ -225,7 +239,9 @@ def _show_plans(config: RunConfig, plans: list[Any]) -> None:
         say(plan.id)
 
 
-def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
+def _finish(
+    wiring: Wiring, watcher: Watcher, start: Callable[[], Any], before_agents: Front | None
+) -> None:
     """Run, say how it ended, and exit with the documented code."""
     logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
     sweep: Sweep = wiring.sweep
@@ -233,8 +249,12 @@ def _finish(wiring: Wiring, watcher: Watcher, start: Callable[[], Any]) -> None:
     watcher.curves = _curves(sweep)
     try:
         with watcher, interrupting() as sweep.interrupt:
+            if before_agents is not None:
+                start = before_agents.around(sweep, start)
             result: Result = anyio.run(start)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BaseExceptionGroup) as error:
+        if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt) is None:
+            raise
         say_error(f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:

@@ -1,6 +1,5 @@
 """``s3gym status``: how the studies of a store stand."""
 
-import json
 from pathlib import Path
 
 import click
@@ -8,6 +7,7 @@ import click
 from s3gym.cli.console import say
 from s3gym.schedule import Schedule
 from s3gym.store import file
+from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import VerdictLog, store_root
 
 
@@ -20,7 +20,7 @@ def status_command(store: Path) -> None:
         studies = db.execute("SELECT id, spec, status, note FROM studies ORDER BY id").fetchall()
         log = VerdictLog(db)
         for study, spec, status, note in studies:
-            schedule = Schedule(**json.loads(spec)["schedule"])
+            schedule = Schedule(**read_spec(study, spec)["schedule"])
             (explored,) = db.execute(
                 "SELECT count(*) FROM episodes WHERE study = ? AND phase = 'exploration' "
                 "AND status = 'done'",

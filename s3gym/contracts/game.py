@@ -164,6 +164,17 @@ def parse_options(spec: GameSpec, values: Mapping[str, Any]) -> Options:
     return spec.options(**values)
 
 
+def episode_rules(spec: GameSpec, options: Options, phase: Phase, max_steps: int) -> str:
+    """Return the rules text of an episode with a step cap.
+
+    The cap is named when it is below the game's own horizon, the one that its rules tell.
+    """
+    text = spec.rules(options, phase)
+    if max_steps >= spec.setup(options, phase).max_steps:
+        return text
+    return f"{text}\nThis time everything ends after {max_steps} steps at the latest."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoVerifier:
     """Knows nothing and pays nothing: used to prove that nothing leaks."""

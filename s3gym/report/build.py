@@ -97,7 +97,8 @@ def build_report(
             )
             for label, kind in oracles.items()
         ]
-        + warnings(study_rows, compared),
+        + warnings(study_rows, compared)
+        + isolation_warnings(studies),
         timings=_timings(stores),
         provenance={
             label: {**store.provenance, "path": store.path} for label, store in _labelled(stores)
@@ -257,3 +258,17 @@ def warnings(rows: Sequence[StudyRow], compared: Sequence[ComparisonRow]) -> lis
             f"p values are adjusted for that"
         )
     return found
+
+
+def isolation_warnings(studies: Iterable[StudyRecord]) -> list[str]:
+    """Return one sentence per agent or memory whose isolation cannot be proven."""
+    found: dict[tuple[str, str], int] = {}
+    for study in studies:
+        for part in study.not_provable:
+            name = study.agent if part == "agent" else study.memory
+            found[part, name] = found.get((part, name), 0) + 1
+    return [
+        f"isolation not provable: {part} {name!r} of {count} studies may keep experience where no "
+        f"fork and no frozen view holds it still"
+        for (part, name), count in sorted(found.items())
+    ]

@@ -11,8 +11,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
+from s3gym.audit.barrier import not_provable
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import StoreError
 from s3gym.records import Phase, Usage
@@ -27,7 +26,9 @@ from s3gym.report.records import (
     StudyRecord,
 )
 from s3gym.schedule import Schedule
-from s3gym.store.file import disk_errors, open_reader
+from s3gym.store.file import damaged_rows, disk_errors, open_reader
+from s3gym.store.ledger import ANSWERED
+from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import store_root
 
 STEPS = """
@@ -56,18 +57,10 @@ FROM episodes JOIN steps ON steps.episode = episodes.id
 WHERE episodes.status = 'done' AND steps.recollection <> ''
 GROUP BY episodes.id, steps.recollection ORDER BY episodes.id, steps.recollection
 """
-CALLS = """
-SELECT episodes.study, count(*), sum(recollections.dropped > 0),
-  min(CASE WHEN recollections.dropped > 0 AND episodes.phase = 'exploration'
-    THEN episodes.ordinal END), max(recollections.tokens)
-FROM episodes JOIN steps ON steps.episode = episodes.id
-JOIN recollections ON recollections.hash = steps.recollection
-WHERE episodes.status = 'done' GROUP BY 1
-"""
-CALLS = """
+CALLS = f"""
 SELECT study, model, chat, purpose, count(*), sum(input_tokens), sum(cached_tokens),
   sum(output_tokens), sum(reasoning_tokens)
-FROM calls GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+FROM calls WHERE {ANSWERED} GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
 """
 OWN_USAGE = """
 SELECT episodes.study, sum(json_extract(usage, '$.calls')), sum(json_extract(usage,
@@ -88,7 +81,7 @@ def load_store(path: str | Path, label: str = "") -> StoreRecord:
         StoreError: The file is missing, no store, of another version, or damaged.
     """
     path = Path(path)
-    with disk_errors(path), closing(open_reader(path)) as db:
+    with damaged_rows(path), disk_errors(path), closing(open_reader(path)) as db:
         db.execute("BEGIN")  # one snapshot, also beside a writer
         return StoreRecord(
             path=str(path),
@@ -149,13 +142,6 @@ def game_facts(spec: GameSpec, options: Mapping[str, Any] | None = None) -> Game
     )
 
 
-def _schedule(path: Path, study: str, spec: Mapping[str, Any]) -> Schedule:
-    try:
-        return Schedule(**spec.get("schedule", {}))
-    except ValidationError as error:
-        raise StoreError(f"{path}: the schedule of {study} cannot be read: {error}") from error
-
-
 def _points(
     schedule: Schedule, invalid: Iterable[tuple[int, str]], episodes: Iterable[EpisodeRow]
 ) -> tuple[Point, ...]:
@@ -184,11 +170,12 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
     ):
         invalid[study].append((checkpoint, reason))
     roots = dict(db.execute("SELECT study, root FROM seals"))
+    shared = not_provable(db)
     found = []
     for row in db.execute("SELECT * FROM studies ORDER BY game, agent, memory, repeat, id"):
         study, game, version, agent, memory, repeat, text, status, note = row
-        spec = json.loads(text)
-        schedule = _schedule(path, study, spec)
+        spec = read_spec(study, text)
+        schedule = Schedule(**spec["schedule"])
         evaluation = episodes[study, Phase.EVALUATION.value]
         found.append(
             StudyRecord(
@@ -216,6 +203,7 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
                 recalls=recalls.get(study, Recalls()),
                 usage=tuple(usage[study]),
                 root=roots.get(study),
+                not_provable=shared.get(study, ()),
             )
         )
     return tuple(found)

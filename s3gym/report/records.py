@@ -106,6 +106,7 @@ class StudyRecord:
         n_refused: Steps of both phases whose action the rules refused.
         usage: Per model and purpose.
         root: Sealed root, or ``None`` while unfinished.
+        not_provable: Parts (``agent``, ``memory``) whose isolation cannot be proven.
     """
 
     id: str
@@ -131,6 +132,7 @@ class StudyRecord:
     recalls: Recalls = field(default_factory=Recalls)
     usage: tuple[ModelUsage, ...] = ()
     root: str | None = None
+    not_provable: tuple[str, ...] = ()
     oracle: str = ""
 
 

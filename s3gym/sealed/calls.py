@@ -1,7 +1,7 @@
 """Model calls of a sealed agent, carried by the parent: recorded, limited and paid for here."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from s3gym import calls
 from s3gym.calls import Purpose
@@ -69,12 +69,13 @@ async def carry_call(
         reply = await calls.complete(
             chat,
             [decode(Message, one) for one in about["messages"]],
-            purpose=purpose,
+            purpose=cast(Purpose, purpose),
             layout=_text(about, "layout"),
             max_tokens=most,
             seed=seed,
         )
     except (ModelError, BudgetExhaustedError) as error:
+        talk.refused = error
         process.tell(words | {"error": error_out(error)})
     except S3GymError as error:
         process.tell(words | {"error": {"kind": "PluginError", "message": type(error).__name__}})

@@ -13,8 +13,9 @@ from typing import Any
 
 import anyio
 
+from s3gym.answered import check_recollection, decide
 from s3gym.calls import brokered
-from s3gym.contracts.agent import Agent
+from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.memory import Memory, MemoryReader
 from s3gym.errors import PluginError, S3GymError
 from s3gym.parts import AgentPart
@@ -22,10 +23,10 @@ from s3gym.records import Cue, Episode
 from s3gym.sealed.asking import AskingBroker
 from s3gym.sealed.errors import error_out
 from s3gym.sealed.lines import EndedError, Lines
-from s3gym.sealed.loading import extend_path, load_agent, load_memory, looks
+from s3gym.sealed.loading import extend_path, load_agent, load_memory, looks, owner_of
 from s3gym.sealed.seal import end_with_parent
-from s3gym.sealed.turns import TurnReader
-from s3gym.seams import check_recollection, decide, plugin_boundary
+from s3gym.sealed.turns import Shelf, TurnReader
+from s3gym.seams import plugin_boundary
 from s3gym.wire import WireError, decode, encode
 
 Message = dict[str, Any]
@@ -39,10 +40,12 @@ class Child:
         self._brokers: dict[int, AskingBroker] = {}
         self._agents: dict[int, Agent] = {}
         self._turns: dict[int, TurnReader] = {}
+        self._shelf = Shelf()
         self._views: dict[int, MemoryReader] = {}
         self._faults: dict[int, S3GymError] = {}
         self._broken: S3GymError | None = None
         self._part: AgentPart
+        self._owner: Forkable | None = None
         self._memory: Memory
         self._agent_label = self._memory_label = ""
 
@@ -71,6 +74,7 @@ class Child:
         extend_path(message["path"])
         try:
             self._part = load_agent(message["agent"])
+            self._owner = owner_of(self._part)
             with plugin_boundary(self._memory_label, "its construction"):
                 self._memory = load_memory(message["memory"]).make()
         except S3GymError as error:
@@ -111,7 +115,7 @@ class Child:
 
     async def _act(self, message: Message) -> Any:
         number = message["agent"]
-        turn = self._turns.setdefault(number, TurnReader()).decode(message["turn"])
+        turn = self._turns.setdefault(number, TurnReader(self._shelf)).decode(message["turn"])
         label = self._agent_label
         if number not in self._agents:
             with plugin_boundary(label, "its construction"):
@@ -130,18 +134,17 @@ class Child:
                 await close()
 
     async def _fork(self, message: Message) -> Any:
-        forkable = self._part.forkable
-        if forkable is None:
+        if self._owner is None:
             raise PluginError(f"{self._agent_label} cannot fork")
         with plugin_boundary(self._agent_label, "fork"):
-            self._agents[message["agent"]] = await forkable.fork()
+            self._agents[message["agent"]] = await self._owner.fork()
 
     async def _learn(self, message: Message) -> Any:
-        forkable = self._part.forkable
-        if forkable is None:
+        learn = self._part.learn if self._owner is None else self._owner.learn
+        if learn is None:
             raise PluginError(f"{self._agent_label} cannot learn")
         with plugin_boundary(self._agent_label, "learn"):
-            await forkable.learn(decode(Episode, message["episode"]))
+            await learn(decode(Episode, message["episode"]))
 
     async def _recall(self, message: Message) -> Any:
         view = message["view"]
@@ -150,11 +153,13 @@ class Child:
         reader: MemoryReader = self._views[view] if view else self._memory
         with plugin_boundary(self._memory_label, "recall"):
             answer = await reader.recall(decode(Cue, message["cue"]))
-        return encode(check_recollection(self._memory_label, answer))
+        return self._shelf.encode(check_recollection(self._memory_label, answer))
 
     async def _record(self, message: Message) -> Any:
+        episode = decode(Episode, message["episode"])
+        self._shelf.add(episode)
         with plugin_boundary(self._memory_label, "record"):
-            await self._memory.record(decode(Episode, message["episode"]))
+            await self._memory.record(episode)
 
     async def _consolidate(self, message: Message) -> Any:
         """Consolidate, and describe what came of it, because the parent asks for both."""

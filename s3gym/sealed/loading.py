@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from s3gym.agents.answers import AnswerScore, JsonContract
 from s3gym.catalog import find_agent, find_memory, model_part
+from s3gym.contracts.agent import Forkable
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ModelError
-from s3gym.parts import AgentPart, MemoryPart
+from s3gym.parts import AgentPart, MemoryPart, owns_memory
 from s3gym.records import Message
 from s3gym.seams import plugin_boundary
 
@@ -85,11 +86,22 @@ def looks(message: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def owner_of(part: AgentPart) -> Forkable | None:
+    """Return the agent that owns its memory for the one study of this process, if it does."""
+    if part.forkable is not None or part.makes_forkable is False:
+        return part.forkable
+    with plugin_boundary(f"agent {part.name!r}", "its construction"):
+        made: object = part.make()
+    return cast(Forkable, made) if owns_memory(made) else None
+
+
 def _agent_looks(part: AgentPart) -> dict[str, Any]:
     return {
         "stateless": part.stateless,
         "serial": part.serial,
-        "forkable": part.forkable is not None,
+        "isolated": part.isolated,
+        "forkable": owner_of(part) is not None,
+        "learns": part.learn is not None,
     }
 
 

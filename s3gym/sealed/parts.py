@@ -43,7 +43,6 @@ class SealedMemoryPart(MemoryPart):
 
     reference: Mapping[str, Any]
     recall_each: RecallEach
-    isolated: bool
     describes: bool
 
 
@@ -80,14 +79,14 @@ def _reference(kind: str, part: object) -> dict[str, Any]:
         return _model_reference(part)
     if isinstance(part, AgentPart | MemoryPart) and part.origin not in ("", "python"):
         return {"where": part.origin, "name": part.name}
-    module = getattr(part, "__module__", None)
+    home = getattr(part, "__module__", None)
     qualified = getattr(part, "__qualname__", None)
-    if not module or not qualified or module == "__main__" or "<" in qualified:
+    if not home or not qualified or home == "__main__" or "<" in qualified:
         raise ConfigError(
             f"a sealed {kind} is loaded in a process of its own, so it must have a name there: "
             f"give it as 'module:attribute', not as {shorten(part)}"
         )
-    return {"where": f"{module}:{qualified}", "name": part_name(part)}
+    return {"where": f"{home}:{qualified}", "name": part_name(part)}
 
 
 def _model_reference(part: AgentPart) -> dict[str, Any]:
@@ -116,6 +115,8 @@ def _agent_part(agent: object, reference: Mapping[str, Any], looks: Any) -> Seal
         stateless=looks["stateless"] is True,
         serial=looks["serial"] is True,
         forkable=_NotYet() if looks["forkable"] is True else None,
+        learn=_NotYet().learn if looks["learns"] is True else None,
+        isolated=looks["isolated"] is True,
         origin=_origin(reference),
         chat=agent.chat if isinstance(agent, AgentPart) else None,
         reference=reference,
@@ -171,13 +172,16 @@ def sealed_plan(seal: Seal, plan: StudyPlan) -> StudyPlan:
         chats,
     )
     label, memory_label = f"agent {agent.name!r}", f"memory {memory.name!r}"
+    owner = SealedForkable(process, label)
     kind = DescribedMemory if memory.describes else SealedMemory
     return replace(
         plan,
         agent=replace(
             agent,
             make=lambda: SealedAgent(process, label),
-            forkable=None if agent.forkable is None else SealedForkable(process, label),
+            forkable=None if agent.forkable is None else owner,
+            learn=None if agent.learn is None else owner.learn,
+            claims=[],  # a process of its own serves one study alone
         ),
         memory=replace(
             memory,

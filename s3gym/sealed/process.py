@@ -20,11 +20,12 @@ from typing import IO, Any
 import anyio
 
 from s3gym.contracts.chat import ChatModel
-from s3gym.errors import ConfigError, PluginError
+from s3gym.errors import BudgetExhaustedError, ConfigError, PluginError, S3GymError
 from s3gym.sealed.calls import carry_call
 from s3gym.sealed.errors import error_in
 from s3gym.sealed.lines import EndedError, Lines
 from s3gym.sealed.seal import Seal, hide
+from s3gym.sealed.turns import Shelf
 from s3gym.text import shorten
 from s3gym.wire import WireError, from_line, to_line
 
@@ -32,7 +33,7 @@ log = logging.getLogger("s3gym.sealed")
 PROBE_SECONDS = 120.0
 END_SECONDS = 2.0
 GRACE_SECONDS = 0.5
-LAST_WORDS = 20
+LAST_WORDS, LONGEST_WORDS = 20, 1 << 16
 
 
 def python_path() -> list[str]:
@@ -85,7 +86,7 @@ class ChildProcess:
     def _listen(self) -> None:
         """Take in what the child prints; runs in its own thread until nobody can print more."""
         output: IO[bytes] | None = self._process.stdout
-        for line in output or ():
+        while output is not None and (line := output.readline(LONGEST_WORDS)):
             words = line.decode("utf-8", "replace").rstrip()[:1_000]
             self._words.append(words)
             log.info("sealed process %d: %s", self.pid, shorten(words, 1_000))
@@ -153,6 +154,16 @@ class _Conversation:
     def __init__(self) -> None:
         self.came: deque[dict[str, Any]] = deque()
         self.news = anyio.Event()
+        self.refused: S3GymError | None = None  # what the last model call met
+
+
+def _believed(error: S3GymError, talk: _Conversation) -> S3GymError:
+    """Return what a child's error counts as: it cannot say that the run's budget is used up."""
+    if not isinstance(error, BudgetExhaustedError):
+        return error
+    if isinstance(talk.refused, BudgetExhaustedError):
+        return talk.refused
+    return PluginError(str(error))
 
 
 class SealedProcess:
@@ -172,6 +183,7 @@ class SealedProcess:
         self._talks: dict[int, _Conversation] = {}
         self._reading = False
         self._ended = ""
+        self.shelf = Shelf()
 
     @property
     def pid(self) -> int | None:
@@ -183,6 +195,7 @@ class SealedProcess:
         self._process = ChildProcess(self._seal)
         self._lines = Lines(self._process.end)
         self._talks, self._reading, self._ended = {}, False, ""
+        self.shelf = Shelf()
         self.tell({"do": "load", "path": python_path(), **self._load})
 
     def number(self) -> int:
@@ -214,7 +227,7 @@ class SealedProcess:
                 if "ok" in answer:
                     return answer["ok"]
                 if "error" in answer:
-                    raise error_in(answer["error"])
+                    raise _believed(error_in(answer["error"]), talk)
                 if "complete" in answer:
                     await carry_call(self, talk, number, answer)
         except EndedError:

@@ -1,5 +1,6 @@
 """What a study sees in place of the agent and the memory that sit in the child process."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from s3gym.contracts.agent import Agent
@@ -21,7 +22,7 @@ class SealedAgent:
     def __init__(self, process: SealedProcess, label: str) -> None:
         self._process, self._label = process, label
         self._number = process.number()
-        self._turns = TurnWriter()
+        self._turns = TurnWriter(process.shelf)
 
     @property
     def number(self) -> int:
@@ -68,7 +69,8 @@ class SealedView:
     async def recall(self, cue: Cue) -> Recollection:
         """Have the child's view recall."""
         message = {"do": "recall", "view": self._number, "cue": encode(cue)}
-        return _decoded(self._label, Recollection, await self._process.ask(self._label, message))
+        answer = await self._process.ask(self._label, message)
+        return _checked(self._label, self._process.shelf.decode, answer)
 
 
 class SealedMemory(SealedView):
@@ -84,6 +86,7 @@ class SealedMemory(SealedView):
 
     async def record(self, episode: Episode) -> None:
         """Have the child's memory keep an episode."""
+        self._process.shelf.add(episode)
         await self._process.ask(self._label, {"do": "record", "episode": encode(episode)})
 
     async def consolidate(self, rules: str, max_tokens: int) -> None:
@@ -111,7 +114,11 @@ class DescribedMemory(SealedMemory):
 
 
 def _decoded(label: str, kind: type[T], answer: Any) -> T:
+    return _checked(label, lambda data: decode(kind, data), answer)
+
+
+def _checked(label: str, read: Callable[[Any], T], answer: Any) -> T:
     try:
-        return decode(kind, answer)
+        return read(answer)
     except WireError as error:
         raise PluginError(f"{label}: its sealed process sent {error}") from error

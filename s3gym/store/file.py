@@ -10,12 +10,22 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from s3gym.errors import StoreError
 from s3gym.store.schema import APPLICATION_ID, SCHEMA, STORE_VERSION, VERIFIER_NAMES
+from s3gym.text import shorten
 
 BUSY_SECONDS = 30.0
+REFUSED = VERIFIER_NAMES | {
+    "provenance",  # holds the command line, which may name the seed
+    "timings",
+    "dbstat",
+    "sqlite_dbpage",
+    "sqlite_stat1",
+    "sqlite_stat4",
+}
+"""What a learner's connection may not read: verifier's tables, and what looks into all tables."""
 
 
 @contextmanager
@@ -27,6 +37,18 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: {error}") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def damaged_rows(path: Path) -> Iterator[None]:
+    """Turn what a row of another shape than ours makes a reader raise into a ``StoreError``."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{path}: a row cannot be read ({shorten(str(error))}); 's3gym audit' names what is "
+            f"damaged"
+        ) from error
 
 
 class Lock:
@@ -79,12 +101,10 @@ def create(path: Path) -> sqlite3.Connection:
     Raises:
         StoreError: The file exists, or cannot be written.
     """
-    if path.exists():
-        raise StoreError(
-            f"{path}: this store exists; continue it with 's3gym resume {path}', add repeats with "
-            f"'s3gym extend {path} --repeats N', or name another file"
-        )
+    must_be_new(path)
     with disk_errors(path):
+        for rest in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            rest.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = _connect(path)
         try:
@@ -99,6 +119,47 @@ def create(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def must_be_new(path: Path) -> None:
+    """Refuse a path at which a store cannot be created.
+
+    What a run left that was killed before it kept its first study counts as nothing.
+
+    Raises:
+        StoreError: Something is there.
+    """
+    with disk_errors(path):
+        if not path.exists() or _is_blank(path):
+            return
+    if not path.is_file():
+        raise StoreError(f"{path}: a folder or device is there; name another file")
+    try:
+        open_reader(path).close()
+    except StoreError as error:
+        raise StoreError(f"{error}; name another file") from error
+    raise StoreError(
+        f"{path}: this store exists; continue it with 's3gym resume {path}', add repeats with "
+        f"'s3gym extend {path} --repeats N', or name another file"
+    )
+
+
+def _is_blank(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    log = path.with_name(path.name + "-wal")
+    if not path.stat().st_size and not (log.exists() and log.stat().st_size):
+        return True
+    try:
+        connection = open_reader(path)
+    except StoreError:
+        return False
+    try:
+        return not connection.execute("SELECT count(*) FROM studies").fetchone()[0]
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.close()
+
+
 def open_writer(path: Path) -> sqlite3.Connection:
     """Open an existing store for writing; the caller holds its ``Lock``."""
     _must_be_file(path)
@@ -108,8 +169,14 @@ def open_writer(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def open_reader(path: Path) -> sqlite3.Connection:
+def open_reader(
+    path: Path, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     """Open an existing store for reading; works beside a writer and in a read-only folder.
+
+    Args:
+        path: The store.
+        factory: Class of the connection.
 
     Raises:
         StoreError: There is no such file, it is no store, or a store of another version.
@@ -117,7 +184,9 @@ def open_reader(path: Path) -> sqlite3.Connection:
     _must_be_file(path)
     quoted = path.resolve().as_uri()
     with disk_errors(path):
-        connection = sqlite3.connect(f"{quoted}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        connection = sqlite3.connect(
+            f"{quoted}?mode=ro", uri=True, timeout=BUSY_SECONDS, factory=factory
+        )
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
@@ -125,36 +194,49 @@ def open_reader(path: Path) -> sqlite3.Connection:
             connection.close()
             if path.with_name(path.name + "-wal").exists():
                 raise
-            connection = sqlite3.connect(f"{quoted}?mode=ro&immutable=1", uri=True)
+            connection = sqlite3.connect(f"{quoted}?mode=ro&immutable=1", uri=True, factory=factory)
         _check(path, connection)
     return connection
 
 
 def open_learner(path: Path) -> sqlite3.Connection:
     """Open a store as the learner's side may: read-only, the verifier's tables refused."""
-    connection = open_reader(path)
-    connection.set_authorizer(_authorize_learner)
+    connection = open_reader(path, _LearnerConnection)
+    sqlite3.Connection.set_authorizer(connection, _authorize_learner)
     return connection
+
+
+class _LearnerConnection(sqlite3.Connection):
+    """Refuses the ways of reading that no authorizer is asked about."""
+
+    def _refuse(self, *given: object, **named: object) -> NoReturn:
+        raise sqlite3.DatabaseError("not authorized: a learner's connection reads by queries alone")
+
+    backup = serialize = deserialize = blobopen = iterdump = set_authorizer = _refuse
+    enable_load_extension = load_extension = _refuse
 
 
 def _authorize_learner(
     action: int, first: str | None, second: str | None, database: str | None, origin: str | None
 ) -> int:
     named = {first, second, origin}
-    if named & VERIFIER_NAMES or action == sqlite3.SQLITE_ATTACH:
+    if named & REFUSED or action == sqlite3.SQLITE_ATTACH:
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
 
 
 def _must_be_file(path: Path) -> None:
-    if not path.exists():
+    with disk_errors(path):
+        exists = path.exists()
+    if not exists:
         raise StoreError(f"{path}: no such store; start one with 's3gym run --store {path}'")
     if not path.is_file():
         raise StoreError(f"{path}: expected a store file, got a folder or device")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    # Absolute: SQLite would read a name such as file:x.db as an address.
+    connection = sqlite3.connect(path.absolute(), timeout=BUSY_SECONDS, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = OFF")

@@ -12,7 +12,7 @@ from typing import Any, cast
 from s3gym.calls import CallSite
 from s3gym.contracts.chat import Finish, Reply
 from s3gym.contracts.memory import MemorySnapshot
-from s3gym.errors import StoreError
+from s3gym.errors import ModelError, StoreError
 from s3gym.records import (
     Episode,
     Message,
@@ -24,11 +24,15 @@ from s3gym.records import (
 )
 from s3gym.store.chain import canonical, digest, link
 from s3gym.store.steps import step_of, step_row
+from s3gym.text import storable
 
 REPLY_COLUMNS = (
     "request_hash, reply, finish, model, request_id, input_tokens, cached_tokens, output_tokens, "
     "reasoning_tokens"
 )
+FAILED, UNAVAILABLE = "failed", "unavailable"
+"""The finish of a call that got no answer; ``unavailable`` where it was worth another try."""
+ANSWERED = f"finish NOT IN ('{FAILED}', '{UNAVAILABLE}')"
 NOTHING = ""
 """The recollection column of a step that recalled nothing."""
 
@@ -280,9 +284,9 @@ class Ledger:
         messages: Sequence[Message],
         seed: int | None,
         max_tokens: int,
-        reply: Reply,
+        reply: Reply | ModelError,
     ) -> None:
-        """Keep an answered call; messages are kept once per content."""
+        """Keep a call and what came of it; messages are kept once per content."""
         hashes = [message_hash(message) for message in messages]
         self._db.executemany(
             "INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?)",
@@ -291,6 +295,8 @@ class Ledger:
                 for name, message in zip(hashes, messages, strict=True)
             ],
         )
+        if isinstance(reply, ModelError):
+            reply = _failed_reply(reply)
         usage = reply.usage
         self._db.execute(
             "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -317,8 +323,10 @@ class Ledger:
             ),
         )
 
-    def call(self, site: CallSite, purpose: str, attempt: int) -> tuple[str, Reply] | None:
-        """Return (request hash, reply) of a recorded call, or ``None``."""
+    def call(
+        self, site: CallSite, purpose: str, attempt: int
+    ) -> tuple[str, Reply | ModelError] | None:
+        """Return (request hash, reply or failure) of a recorded call, or ``None``."""
         row = self._db.execute(
             f"SELECT {REPLY_COLUMNS} FROM calls "
             "WHERE study = ? AND place = ? AND step = ? AND purpose = ? AND attempt = ?",
@@ -326,6 +334,8 @@ class Ledger:
         ).fetchone()
         if row is None:
             return None
+        if row[2] in (FAILED, UNAVAILABLE):
+            return str(row[0]), ModelError(row[1], retryable=row[2] == UNAVAILABLE)
         return str(row[0]), _reply(row)
 
 
@@ -337,6 +347,12 @@ def message_hash(message: Message) -> str:
 def request_hash(chat: str, messages: Sequence[Message], max_tokens: int, seed: int | None) -> str:
     """Return the hash of everything that was asked of a model."""
     return digest(chat, max_tokens, seed, [message_hash(message) for message in messages])
+
+
+def _failed_reply(error: ModelError) -> Reply:
+    """Return a failure in the form of a row of calls: ``finish`` says that it is one."""
+    finish = UNAVAILABLE if error.retryable else FAILED
+    return Reply(text=storable(str(error)), finish=cast(Finish, finish))
 
 
 def _reply(row: Sequence[Any]) -> Reply:
@@ -361,6 +377,7 @@ def recorded_replies(db: sqlite3.Connection) -> dict[str, Reply]:
     return {
         row[0]: _reply(row)
         for row in db.execute(
-            f"SELECT {REPLY_COLUMNS} FROM calls ORDER BY study, place, step, purpose, attempt"
+            f"SELECT {REPLY_COLUMNS} FROM calls WHERE {ANSWERED} "
+            "ORDER BY study, place, step, purpose, attempt"
         )
     }

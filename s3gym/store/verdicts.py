@@ -128,7 +128,10 @@ class VerdictLog:
 
 
 def study_root(db: sqlite3.Connection, study: str) -> str:
-    """Return the hash over a study's specification, its episodes by id, and its memory."""
+    """Return the hash over a study's specification, its episodes by id, its memory and its calls.
+
+    What a provider calls a request and a model is left out: equal runs need not share it.
+    """
     (spec,) = db.execute("SELECT spec FROM studies WHERE id = ?", (study,)).fetchone()
     episodes = db.execute(
         "SELECT episodes.id, n_steps, start_hash, "
@@ -148,7 +151,16 @@ def study_root(db: sqlite3.Connection, study: str) -> str:
     invalid = db.execute(
         "SELECT checkpoint FROM invalid_points WHERE study = ? ORDER BY checkpoint", (study,)
     ).fetchall()
-    return digest(study, spec, episodes, memory, invalid)
+    calls = [
+        digest(*row)
+        for row in db.execute(
+            "SELECT place, step, purpose, attempt, chat, layout, request_hash, reply, finish, "
+            "input_tokens, cached_tokens, output_tokens, reasoning_tokens FROM calls "
+            "WHERE study = ? ORDER BY place, step, purpose, attempt",
+            (study,),
+        )
+    ]
+    return digest(study, spec, episodes, memory, invalid, *([calls] if calls else []))
 
 
 def store_root(db: sqlite3.Connection) -> str | None:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
+from s3gym.answered import decide
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.game import GameSpec
 from s3gym.parts import AgentPart, agent_part
 from s3gym.records import Decision, Episode, Phase, Turn
-from s3gym.seams import decide, guarded, plugin_boundary
+from s3gym.seams import guarded, plugin_boundary
 from s3gym.testing.canary import CanaryGame
 from s3gym.testing.findings import Findings
 from s3gym.testing.sample import SampleEpisode, recollection_of

@@ -1,0 +1,242 @@
+"""The proxy's HTTP side: a server in a thread of its own that hands requests to the study's loop.
+
+A request waits until its answer is whole, recorded and paid for; then the app gets every byte of
+it. So a retry never shows an app half an answer, and what an app saw is always in the store.
+"""
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from s3gym.errors import (
+    BudgetExhaustedError,
+    ConfigError,
+    MissingExtraError,
+    ModelError,
+    S3GymError,
+    ServiceError,
+)
+from s3gym.proxy.upstream import (
+    UPSTREAMS,
+    Provider,
+    Request,
+    Upstream,
+    UpstreamError,
+    checked_upstream,
+    is_stream,
+)
+
+log = logging.getLogger("s3gym")
+HOST = "127.0.0.1"
+START_SECONDS = 10.0
+READ_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What the app gets."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Answering = Callable[[Request, Upstream], Awaitable[str]]
+"""Answers a request with the text of a body; raises ``S3GymError`` when it cannot."""
+
+
+def environment(url: str) -> dict[str, str]:
+    """Return the variables that point the official SDKs, and apps on top of them, at a proxy."""
+    return {
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_BASE": f"{url}/v1",
+        "ANTHROPIC_BASE_URL": url,
+    }
+
+
+def listening(port: int) -> socket.socket:
+    """Return a socket that listens on loopback; raises ``ConfigError`` when it cannot."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((HOST, port))
+    except OSError as error:
+        found.close()
+        raise ConfigError(f"the proxy cannot listen on {HOST}:{port}: {error}") from error
+    found.listen(128)
+    return found
+
+
+def address(listener: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    return f"http://{HOST}:{listener.getsockname()[1]}"
+
+
+class Serving:
+    """The proxy while it serves; an async context manager.
+
+    Args:
+        answer: Answers requests, in the event loop that entered this.
+        openai: Address of the server behind the OpenAI paths; default ``OPENAI_BASE_URL`` as it
+            is now, else OpenAI's own.
+        anthropic: The same for the Anthropic paths.
+        listener: A listening socket; default a new one on a free port.
+
+    Attributes:
+        url: Root of both formats; OpenAI's SDK wants ``URL/v1``, Anthropic's wants ``URL``.
+
+    Raises:
+        MissingExtraError: The server's packages are not installed.
+        ConfigError: An address is none.
+    """
+
+    def __init__(
+        self,
+        answer: Answering,
+        *,
+        openai: str | None = None,
+        anthropic: str | None = None,
+        listener: socket.socket | None = None,
+    ) -> None:
+        self._answer = answer
+        self.upstreams = upstreams(openai, anthropic)
+        self._server = _server(self._handle)
+        self._listener = listener or listening(0)
+        self.url = address(self._listener)
+        self._stack = AsyncExitStack()
+        self._thread: threading.Thread | None = None
+        self._portal: BlockingPortal | None = None
+        self._client: Any = None
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        library = import_module("httpx2")
+        self._portal = await self._stack.enter_async_context(BlockingPortal())
+        client = library.AsyncClient(timeout=READ_SECONDS, follow_redirects=False)
+        self._client = await self._stack.enter_async_context(client)
+        run = partial(self._server.run, sockets=[self._listener])
+        self._thread = threading.Thread(target=run, name="s3gym-proxy", daemon=True)
+        self._thread.start()
+        end = time.monotonic() + START_SECONDS
+        while not self._server.started:
+            if time.monotonic() > end or not self._thread.is_alive():
+                raise ConfigError(f"the proxy did not start on {self.url}")
+            await anyio.sleep(0.005)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.should_exit = self._server.force_exit = True
+        if self._thread is not None:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(partial(self._thread.join, START_SECONDS))
+        # As if nothing was raised: else the portal would wrap it into a group.
+        await self._stack.__aexit__(None, None, None)
+
+    async def _handle(self, request: Request) -> Exchange:
+        """Answer in the study's loop; runs in the server's."""
+        portal = self._portal
+        if portal is None:
+            return failed(503, "the proxy is not ready")
+        return await anyio.to_thread.run_sync(partial(portal.call, self._exchange, request))
+
+    async def _exchange(self, request: Request) -> Exchange:
+        try:
+            upstream = Upstream(request, self.upstreams[request.provider], self._client)
+        except ValueError as error:
+            return failed(400, f"the request's body is no JSON: {error}")
+        try:
+            text = await self._answer(request, upstream)
+        except S3GymError as error:
+            return refused(error)
+        kind = "text/event-stream; charset=utf-8" if is_stream(text) else "application/json"
+        return Exchange(status=200, body=text.encode(), headers={"content-type": kind})
+
+
+def upstreams(openai: str | None, anthropic: str | None) -> dict[Provider, str]:
+    """Return the addresses of the servers behind a proxy."""
+    return {
+        "openai": checked_upstream(
+            openai or os.environ.get("OPENAI_BASE_URL") or UPSTREAMS["openai"]
+        ),
+        "anthropic": checked_upstream(
+            anthropic or os.environ.get("ANTHROPIC_BASE_URL") or UPSTREAMS["anthropic"]
+        ),
+    }
+
+
+def refused(error: S3GymError) -> Exchange:
+    """Return what an app gets when its request cannot be answered."""
+    if isinstance(error, BudgetExhaustedError):
+        return failed(429, str(error), "insufficient_quota")
+    if not isinstance(error, ServiceError):
+        return failed(409, str(error))
+    origin: BaseException | None = error
+    while origin is not None and not isinstance(origin, UpstreamError):
+        origin = origin.__cause__
+    status = error.status if isinstance(error, ModelError) and error.status else 502
+    if origin is not None and origin.body:
+        return Exchange(status=status, body=origin.body, headers=_headers())
+    return failed(status, str(error))
+
+
+def failed(status: int, message: str, kind: str = "s3gym_proxy") -> Exchange:
+    """Return an error in a form that both SDKs read."""
+    told = {"type": "error", "error": {"type": kind, "code": kind, "message": message}}
+    return Exchange(status=status, body=json.dumps(told).encode(), headers=_headers())
+
+
+def _headers() -> dict[str, str]:
+    # Both SDKs heed it: the proxy has tried again already.
+    return {"content-type": "application/json", "x-should-retry": "false"}
+
+
+def _server(handle: Callable[[Request], Awaitable[Exchange]]) -> Any:
+    try:
+        uvicorn = import_module("uvicorn")
+        applications = import_module("starlette.applications")
+        responses = import_module("starlette.responses")
+        routing = import_module("starlette.routing")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("the proxy", "proxy") from error
+
+    async def serve(request: Any) -> Any:
+        query = f"?{request.url.query}" if request.url.query else ""
+        asked = Request(
+            path=f"{request.url.path}{query}",
+            body=await request.body(),
+            headers=dict(request.headers),
+        )
+        given = await handle(asked)
+        return responses.Response(given.body, given.status, headers=dict(given.headers))
+
+    app = applications.Starlette(routes=[routing.Route("/v1/{path:path}", serve, methods=["POST"])])
+    settings = uvicorn.Config(
+        app,
+        log_level="critical",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        date_header=False,
+        server_header=False,
+        timeout_keep_alive=600,
+    )
+    return uvicorn.Server(settings)

@@ -1,0 +1,249 @@
+"""Forwarding an app's request as a model call: what is sent, and what is read out of the answer.
+
+The body of an answer passes through as it came, so that streams are the same byte for byte; only
+its token counts are read. A request becomes messages, so that a store keeps each part of a growing
+conversation once.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal, cast
+
+from s3gym.agents.connection import checked_url, retry_after, retryable_status, said
+from s3gym.contracts.chat import Finish, Reply
+from s3gym.errors import ModelError
+from s3gym.records import Message, Role, Usage
+from s3gym.store.chain import canonical
+
+Provider = Literal["openai", "anthropic"]
+UPSTREAMS: dict[Provider, str] = {
+    "openai": "https://api.openai.com",
+    "anthropic": "https://api.anthropic.com",
+}
+ANTHROPIC_PATHS = ("/v1/messages", "/v1/complete")
+NOT_FORWARDED = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+CONVERSATIONS = ("messages", "input")
+"""Fields of a request body that hold a list of parts, one per message."""
+ROLES: dict[str, Role] = {"system": "system", "developer": "system", "assistant": "assistant"}
+LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+FINISHES: dict[str, Finish] = {
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "refusal",
+    "refusal": "refusal",
+}
+
+
+class UpstreamError(ModelError):
+    """The server of the model refused; ``body`` is what it said."""
+
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What an app asked.
+
+    Attributes:
+        path: With its query, for example ``/v1/chat/completions``.
+        headers: With the app's key, which goes to the server and nowhere else.
+        body: As it came.
+    """
+
+    path: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def provider(self) -> Provider:
+        """Whose wire format it is, by its path."""
+        return "anthropic" if self.path.startswith(ANTHROPIC_PATHS) else "openai"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the body; raises ``ValueError`` when it is no JSON object."""
+        values = json.loads(self.body)
+        if not isinstance(values, dict):
+            raise ValueError(f"expected a JSON object, got {type(values).__name__}")  # noqa: TRY004
+        return values
+
+    def messages(self) -> list[Message]:
+        """Return the request as messages: first everything else, then part by part."""
+        values = self.fields()
+        parts: list[Any] = []
+        for name in CONVERSATIONS:
+            if isinstance(values.get(name), list):
+                parts, values[name] = values[name], len(values[name])
+                break
+        head = Message("system", canonical({"path": self.path, "body": values}))
+        return [head, *(Message(_role(part), canonical(part)) for part in parts)]
+
+    def max_tokens(self) -> int:
+        """Return the limit of new tokens that the app set; 0 when it set none."""
+        values = self.fields()
+        found = next((values[name] for name in LIMITS if isinstance(values.get(name), int)), 0)
+        return max(0, int(found))
+
+
+def _role(part: Any) -> Role:
+    role = part.get("role") if isinstance(part, dict) else None
+    return ROLES.get(str(role), "user")
+
+
+class Upstream:
+    """One request to a real model server, in the form of a chat model.
+
+    Args:
+        request: What the app asked.
+        url: Address of the server, without ``/v1``.
+        client: An ``httpx2.AsyncClient``.
+    """
+
+    def __init__(self, request: Request, url: str, client: Any) -> None:
+        self.model = str(request.fields().get("model") or "")
+        self.name = f"{request.provider}:{self.model}"
+        self.endpoint = f"{url}/v1" if request.provider == "openai" else url
+        self._request, self._url, self._client = request, url, client
+
+    async def complete(
+        self, messages: Sequence[Message], *, max_tokens: int, seed: int | None = None
+    ) -> Reply:
+        """Send the request as it is.
+
+        Raises:
+            UpstreamError: The server refused, or could not be reached.
+        """
+        request, library = self._request, import_module("httpx2")
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in NOT_FORWARDED
+        }
+        try:
+            response = await self._client.post(
+                f"{self._url}{request.path}",
+                content=request.body,
+                headers=headers | {"accept-encoding": "identity"},
+            )
+        except library.HTTPError as error:
+            failure = UpstreamError(
+                f"{self.endpoint} could not be reached: {type(error).__name__}", retryable=True
+            )
+        else:
+            if response.status_code == 200:
+                return self._reply(response)
+            failure = self._refusal(response)
+        raise failure  # outside the handler: the library's error holds the app's key
+
+    def _reply(self, response: Any) -> Reply:
+        try:
+            text = response.content.decode()
+        except UnicodeDecodeError:
+            text = ""
+        if not text:
+            raise UpstreamError(f"{self.endpoint} answered 200 without a text", retryable=True)
+        return read_reply(text, response.headers)
+
+    def _refusal(self, response: Any) -> UpstreamError:
+        status = response.status_code
+        try:
+            told, _ = said(json.loads(response.content), "")
+        except ValueError:
+            told = ""
+        failure = UpstreamError(
+            f"{self.endpoint} answered {status}: {told[:300]}",
+            retryable=retryable_status(status),
+            retry_after=retry_after(response.headers),
+            status=status,
+        )
+        failure.body = response.content
+        return failure
+
+
+def read_reply(text: str, headers: Mapping[str, str] | None = None) -> Reply:
+    """Return a body as a reply: all of it as the text, with what it tells about itself."""
+    given = headers or {}
+    usage, finish, model, name = Usage(calls=1), "", "", ""
+    for part in _parts(text):
+        usage = _merged(usage, part.get("usage"))
+        model = str(part.get("model") or model)
+        name = str(part.get("id") or name)
+        stopped = part.get("stop_reason")
+        for choice in part.get("choices") or ():
+            stopped = choice.get("finish_reason") or stopped
+        finish = str(stopped or finish)
+    return Reply(
+        text=text,
+        finish=FINISHES.get(finish, "stop"),
+        usage=usage,
+        model=model,
+        request_id=given.get("x-request-id") or given.get("request-id") or name,
+    )
+
+
+def is_stream(text: str) -> bool:
+    """Return whether a body is a stream of events rather than one JSON value."""
+    return not text.lstrip().startswith(("{", "["))
+
+
+def _parts(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a body, each with the message or response inside it taken out."""
+    lines = [text]
+    if is_stream(text):
+        lines = [line[5:] for line in text.splitlines() if line.startswith("data:")]
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue  # "[DONE]"
+        if isinstance(value, dict):
+            inner = [value.get(name) for name in ("message", "response", "delta")]
+            yield value
+            yield from (cast(dict[str, Any], one) for one in inner if isinstance(one, dict))
+
+
+def _merged(before: Usage, told: Any) -> Usage:
+    """Return token counts brought up to date: a stream tells them in pieces."""
+    if not isinstance(told, dict):
+        return before
+
+    def count(*names: str) -> int | None:
+        found = [told[name] for name in names if isinstance(told.get(name), int)]
+        return found[0] if found else None
+
+    details = told.get("prompt_tokens_details") or told.get("input_tokens_details") or {}
+    thought = told.get("completion_tokens_details") or told.get("output_tokens_details") or {}
+    read = count("cache_read_input_tokens")
+    written = count("cache_creation_input_tokens") or 0
+    given = count("prompt_tokens", "input_tokens")
+    if given is not None and read is not None:
+        given += read + written  # Anthropic leaves them out
+    cached = read if read is not None else details.get("cached_tokens")
+    new = count("completion_tokens", "output_tokens")
+    reasoning = thought.get("reasoning_tokens", thought.get("thinking_tokens"))
+    return Usage(
+        calls=1,
+        input_tokens=before.input_tokens if given is None else given,
+        cached_tokens=before.cached_tokens if cached is None else cached,
+        output_tokens=before.output_tokens if new is None else new,
+        reasoning_tokens=before.reasoning_tokens if reasoning is None else reasoning,
+    )
+
+
+def checked_upstream(url: str) -> str:
+    """Return a server's address without ``/v1``; raises ``ConfigError`` when it is none."""
+    return checked_url(url).removesuffix("/v1")

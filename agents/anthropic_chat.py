@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -31,7 +32,8 @@ class AnthropicChat:
     Args:
         model: Id of the model.
         base_url: Address of a compatible server; ``None`` is Anthropic's own.
-        api_key_env: Environment variable that holds the key; default ``ANTHROPIC_API_KEY``.
+        api_key_env: Environment variable that holds the key. Default: ``ANTHROPIC_API_KEY`` for
+            Anthropic's own address, and no key for others.
         effort: How much effort goes into a reply, for models that take one.
         thinking_tokens: Tokens that the model may think with, a part of the reply's limit; not
             sent when ``None``.
@@ -68,6 +70,7 @@ class AnthropicChat:
             for key, value in (("temperature", temperature), ("top_p", top_p))
             if value is not None
         }
+        own = base_url is None or urlsplit(base_url).hostname == "api.anthropic.com"
         self._connection = Connection(
             "anthropic",
             "AsyncAnthropic",
@@ -75,7 +78,7 @@ class AnthropicChat:
             default_url=ANTHROPIC_URL,
             base_url=base_url,
             api_key_env=api_key_env or "ANTHROPIC_API_KEY",
-            needs_key=base_url is None or api_key_env is not None,
+            needs_key=own or api_key_env is not None,
             timeout=timeout,
         )
         self.endpoint = self._connection.endpoint

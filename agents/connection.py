@@ -22,6 +22,7 @@ from s3gym.errors import ConfigError, ModelError
 RETRYABLE = frozenset({408, 409, 429})
 LONGEST_MESSAGE = 500
 NEEDED = ("model", "messages")
+NO_KEY = "none"
 HEADER_TEXT = re.compile(r"[!-~]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SPENT = ("insufficient_quota", "billing_hard_limit_reached")
@@ -42,7 +43,8 @@ class Connection:
         provider: Name for messages.
         base_url: Address of the server, or ``None`` for the provider's own.
         api_key_env: Environment variable that holds the key.
-        needs_key: Whether a missing key is an error; servers at home often take none.
+        needs_key: Whether a key is sent, and a missing one an error; servers at home often take
+            none.
         timeout: Seconds without a byte before a call is given up.
 
     Raises:
@@ -74,24 +76,27 @@ class Connection:
     def key(self) -> str:
         """Return the key; ``"none"`` where the server needs none.
 
+        A provider's key goes to no other address unless its variable is named: an address may
+        stand in a store that somebody else made.
+
         Raises:
             ConfigError: The environment variable is not set, or holds what no header can carry:
                 the layers below quote such a key in their errors.
         """
+        if not self._needs_key:
+            return NO_KEY
         key = os.environ.get(self.api_key_env, "").strip()
         if key and not HEADER_TEXT.fullmatch(key):
             raise ConfigError(
                 f"the environment variable {self.api_key_env} holds a blank, a line break or a "
                 f"character outside ASCII, which no key has; set it again (it is not shown)"
             )
-        if key:
-            return key
-        if self._needs_key:
+        if not key:
             raise ConfigError(
                 f"{self.provider} needs a key: expected it in the environment variable "
                 f"{self.api_key_env}, which is not set"
             )
-        return "none"
+        return key
 
     async def client(self) -> Any:
         """Return the SDK's client for the running event loop."""

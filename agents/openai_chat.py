@@ -39,8 +39,8 @@ class OpenAIChat:
         model: Id of the model, as the server knows it.
         base_url: Address of a compatible server, for example ``http://localhost:8000/v1``;
             ``None`` is OpenAI's own.
-        api_key_env: Environment variable that holds the key. Default: ``OPENAI_API_KEY``, which
-            OpenAI's own address requires and other addresses do not.
+        api_key_env: Environment variable that holds the key. Default: ``OPENAI_API_KEY`` for
+            OpenAI's own address, and no key for others.
         effort: Reasoning effort, for models that take one.
         temperature: Sampling temperature; not sent when ``None``, as reasoning models refuse it.
         top_p: Nucleus sampling; not sent when ``None``.

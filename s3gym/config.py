@@ -8,9 +8,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from s3gym.budget import Price
 from s3gym.errors import ConfigError
@@ -102,6 +102,16 @@ class RunConfig(BaseModel):
     sealed_python: str | None = Field(
         default=None, description="interpreter of this process, with s3gym installed"
     )
+
+    @model_validator(mode="after")
+    def _thinking_leaves_room(self) -> Self:
+        thinking = self.model.thinking_tokens
+        if thinking is not None and thinking >= self.schedule.reply_tokens:
+            raise ValueError(
+                f"model.thinking_tokens must be below schedule.reply_tokens, of which it is a "
+                f"part, got {thinking} and {self.schedule.reply_tokens}"
+            )
+        return self
 
 
 def read_config(

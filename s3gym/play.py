@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import anyio
 import anyio.lowlevel
 
 from s3gym.answered import check_recollection, decide
@@ -17,7 +18,7 @@ from s3gym.contracts.agent import Agent
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.game import Clock, Setup
 from s3gym.contracts.memory import MemoryReader
-from s3gym.errors import InvalidActionError, StoreError
+from s3gym.errors import InvalidActionError, ServiceError, StoreError
 from s3gym.records import Cue, Decision, Episode, Observation, Recollection, Step, Turn
 from s3gym.rulings import check_game_text, check_number, check_transition
 from s3gym.seams import guarded, ruled
@@ -51,6 +52,7 @@ class EpisodePlan:
     reply_tokens: int
     act_seconds: float
     memory_seconds: float
+    episode_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,7 @@ class _Play:
         self.rewards: list[float] = []
         self.trail: tuple[Step, ...] = ()
         self._recalled: tuple[Recollection, str] | None = None
+        self._until: float | None = None
 
     async def run(self) -> Episode:
         plan, row = self.plan, self.plan.row
@@ -211,6 +214,8 @@ class _Play:
     ) -> tuple[Decision, str]:
         plan, player = self.plan, self.player
         self.broker.step = index
+        if old is None:
+            self._check_time()
         if old is not None and player.stateless and player.reader.recall_each == "step":
             return old.step.decision, old.recollection
         recollection, content_hash = await self._recall(observation)
@@ -240,6 +245,22 @@ class _Play:
         if old is not None and decision != old.step.decision:
             raise _UnlikeRecordError(f"step {index}: the agent decided unlike the record")
         return decision, content_hash
+
+    def _check_time(self) -> None:
+        """Give the episode up between two new steps when its time is over.
+
+        The clock starts with the first new step, so every resume gets on by one at least; no
+        reply that was paid for is lost.
+        """
+        seconds = self.plan.episode_seconds
+        if seconds is None:
+            return
+        if self._until is None:
+            self._until = anyio.current_time() + seconds
+        elif anyio.current_time() >= self._until:
+            raise ServiceError(
+                f"{self.plan.row.id} took longer than episode_seconds = {seconds:g} s"
+            )
 
     async def _recall(self, observation: Observation) -> tuple[Recollection, str]:
         plan, player = self.plan, self.player

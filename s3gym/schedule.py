@@ -32,6 +32,12 @@ class Schedule(BaseModel):
         default=600.0, description="deadline of one record, consolidate or recall, in seconds"
     )
 
+    episode_seconds: Seconds | None = Field(
+        default=None,
+        description="deadline of one episode, in seconds, seen to between steps; one that misses "
+        "it is taken up by a resume",
+    )
+
     @model_validator(mode="after")
     def _checkpoints_fit(self) -> Self:
         if self.exploration_episodes % self.evaluate_every:

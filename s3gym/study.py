@@ -393,4 +393,5 @@ def plan_episode(
         reply_tokens=schedule.reply_tokens,
         act_seconds=schedule.act_seconds,
         memory_seconds=schedule.memory_seconds,
+        episode_seconds=schedule.episode_seconds,
     )

@@ -7,7 +7,7 @@ import anyio
 
 from s3gym.broker import Limits
 from s3gym.errors import BudgetExhaustedError, ModelError, PluginError, S3GymError, first_of
-from s3gym.meter import Meter
+from s3gym.meter import Meter, described
 from s3gym.store.store import Store
 from s3gym.study import Event, StudyPlan, run_study
 from s3gym.watchdog import watching
@@ -79,6 +79,7 @@ async def run_sweep(
     refused: dict[str, str] = {}
     stopped: list[S3GymError] = []
     shared = limits or Meter()
+    store.note_provenance(**described(limits))
 
     async def one(plan: StudyPlan) -> None:
         async with slots:

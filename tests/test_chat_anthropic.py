@@ -218,7 +218,7 @@ async def test_the_key_reaches_the_server_and_nothing_else(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     model = server.script([Served(status=401, message=f"invalid x-api-key {KEY}")])
-    chat = AnthropicChat(model, base_url=server.url)
+    chat = AnthropicChat(model, base_url=server.url, api_key_env="ANTHROPIC_API_KEY")
     with pytest.raises(ModelError) as caught:
         await chat.complete(PROMPT, max_tokens=5)
     await chat.aclose()
@@ -228,6 +228,26 @@ async def test_the_key_reaches_the_server_and_nothing_else(
     assert KEY not in shown + repr(caught.value.args) + repr(vars(caught.value))
     assert "invalid x-api-key [key]" in shown
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_key_goes_to_no_other_address_unless_it_is_named(
+    server: ModelServer, *, named: bool
+) -> None:
+    model = server.script([Served()])
+    variable = "ANTHROPIC_API_KEY" if named else None
+    chat = AnthropicChat(model, base_url=server.url, api_key_env=variable)
+    await chat.complete(PROMPT, max_tokens=5)
+    await chat.aclose()
+    assert (KEY in str(server.requests(model)[0].headers)) is named
+
+
+def test_anthropics_own_address_needs_the_key_when_it_is_spelt_out_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
+        AnthropicChat("x", base_url="https://api.anthropic.com").check_key()
 
 
 async def test_a_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:

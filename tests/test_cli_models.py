@@ -10,6 +10,7 @@ from model_server import ModelServer, Served, by_hash
 
 from s3gym.cli.main import main
 from s3gym.cli.report import pricing
+from s3gym.cli.run import recorded_config
 from s3gym.records import Usage
 from s3gym.report.records import ModelUsage
 from s3gym.store import file
@@ -81,11 +82,35 @@ def test_a_budget_stops_a_run_and_resume_pays_for_the_rest_alone(
     paid = len(server.requests(model))
     assert 0 < paid < N_CALLS
     resumed = ("resume", "a.db", "--api-key-env=MY_KEY")
-    assert s3gym(*resumed, "--max-tokens=1000") == 3
+    assert s3gym(*resumed) == 3  # the cap is the run's until another one is given
+    assert "s3gym resume a.db --max-tokens" in capsys.readouterr().err
     assert len(server.requests(model)) == paid
     assert s3gym(*resumed, "--max-tokens=100000") == 0
     assert len(server.requests(model)) == len(calls("a.db")) == N_CALLS
     assert s3gym("audit", "a.db") == 0
+
+
+def test_a_price_of_ones_own_serves_resume_and_report(server: ModelServer) -> None:
+    model = server.script(by_prompt)
+    Path("study.toml").write_text(
+        f'[budget.prices."{model}"]\ninput = 2.0\noutput = 8.0\n', encoding="utf-8"
+    )
+    assert run(server, model, "study.toml", "--max-usd=0.002") == 3
+    assert s3gym("resume", "a.db", "--api-key-env=MY_KEY", "--max-usd=1") == 0
+    assert s3gym("report", "a.db", "--json=a.json", "--quiet") == 0
+    log = server.requests(model)
+    paid = sum(2 * entry.input_tokens + 8 * entry.output_tokens for entry in log) / 1e6
+    assert len(log) == N_CALLS
+    cost = json.loads(Path("a.json").read_text())["costs"][0]
+    assert cost["usd"] == pytest.approx(paid)
+
+
+def test_the_limits_of_a_run_are_those_of_its_resume(server: ModelServer) -> None:
+    model = server.script(by_prompt)
+    more = ("--set=model.deadline_seconds=77", "--set=model.concurrency=3", "--rpm=60000")
+    assert run(server, model, *more, "--max-tokens=1000") == 3
+    held = recorded_config(Path("a.db"))["model"]
+    assert {"deadline_seconds": 77, "concurrency": 3, "rpm": 60000}.items() <= held.items()
 
 
 def test_a_store_replays_without_a_server_and_without_a_key(
@@ -154,6 +179,10 @@ def test_a_report_prices_a_provider_at_its_own_address_only(server: ModelServer)
         (
             ("--agent=openai:m", "--base-url=http://h/v1", "--set=model.thinking_tokens=9"),
             "takes no setting 'thinking_tokens'",
+        ),
+        (
+            ("--agent=anthropic:m", "--base-url=http://h", "--set=model.thinking_tokens=14000"),
+            "model.thinking_tokens must be below schedule.reply_tokens",
         ),
         (
             ("--agent=openai:m", "--base-url=http://localhost:1/v1", "--max-usd=1"),

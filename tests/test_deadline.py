@@ -15,6 +15,7 @@ from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.records import Turn
 from s3gym.schedule import Schedule
+from s3gym.store.file import open_reader
 from s3gym.testing.fakes import ScriptedChat
 
 SHORT = Schedule(
@@ -111,3 +112,30 @@ async def test_a_service_call_leaves_the_time_that_was_left(seconds: float) -> N
             await anyio.sleep(seconds)
         after = scope.deadline - anyio.current_time()
     assert after == pytest.approx(before, abs=0.005)
+
+
+async def test_an_episode_beyond_its_deadline_is_taken_up_and_never_scored(tmp_path: Path) -> None:
+    def plans(seconds: float | None) -> Any:
+        changes = {"max_steps": 4, "episode_seconds": seconds, "act_seconds": 60.0}
+        schedule = Schedule(**SHORT.model_dump() | changes)
+        chat = SlowChat(lambda request: "Answer: cheat, Score: 3")
+        return [plan("trust", ModelAgent(chat), schedule=schedule)]
+
+    await run_plans(tmp_path / "whole.db", plans(None))
+    outcome = await run_plans(tmp_path / "a.db", plans(0.1))
+    assert outcome.paused
+    assert outcome.invalid
+    assert not scores(tmp_path / "a.db")
+    for _ in range(4):
+        outcome = await run_plans(tmp_path / "a.db", plans(0.1))
+    assert not outcome.paused
+    assert not outcome.invalid
+    assert scores(tmp_path / "a.db") == scores(tmp_path / "whole.db")
+
+
+def scores(store: Path) -> list[Any]:
+    db = open_reader(store)
+    try:
+        return db.execute("SELECT episode, score, hash FROM scores ORDER BY episode").fetchall()
+    finally:
+        db.close()

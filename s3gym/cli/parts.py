@@ -1,11 +1,13 @@
 """From a configuration to a sweep: parts by name, models with their limits and budgets."""
 
+import json
 import os
 import sqlite3
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from s3gym.agents.answers import AnswerScore, JsonContract
 from s3gym.agents.chat_names import chat_model, is_chat_name
@@ -67,6 +69,9 @@ def wire(
     for agent in playing:
         if isinstance(agent, AgentPart) and agent.chat is not None:
             meter.budget.check(agent.chat)
+    memory_chat = chats.of(model.memory_model) if model.memory_model else None
+    if memory_chat is not None:
+        meter.budget.check(memory_chat)
     seed, salt = config.seed, None
     if replay is not None and seed is None:
         seed, salt = recorded_seeds(replay)
@@ -75,7 +80,7 @@ def wire(
         games=[find_game(name) for name in config.game],
         agents=playing,
         memories=config.memory,
-        memory_chat=chats.of(model.memory_model) if model.memory_model else None,
+        memory_chat=memory_chat,
         repeats=config.repeats,
         schedule=config.schedule,
         seed=seed,
@@ -170,6 +175,12 @@ def _budget(config: RunConfig) -> Budget:
         max_hours=caps.hours,
         prices=caps.prices,
     )
+
+
+def held_to(db: sqlite3.Connection) -> dict[str, Any]:
+    """Return the limits and the budget that a store's run was given last."""
+    rows = db.execute("SELECT key, value FROM provenance WHERE key IN ('limits', 'budget')")
+    return {key: json.loads(value) for key, value in rows}
 
 
 def charge_recorded(meter: Meter, store: Path, base_url: str | None) -> None:

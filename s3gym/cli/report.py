@@ -8,10 +8,11 @@ import click
 
 from s3gym.agents.chat_names import is_chat_name
 from s3gym.audit import audit_store
-from s3gym.budget import RecordedChat, usd
+from s3gym.budget import Price, RecordedChat, usd
 from s3gym.catalog import find_game, memory_prompts, pictures
 from s3gym.cli.console import console, say
-from s3gym.cli.parts import find_own_modules
+from s3gym.cli.parts import find_own_modules, held_to
+from s3gym.config import validated
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
 from s3gym.report.build import build_report
@@ -103,6 +104,7 @@ def _built_in(name: str) -> GameSpec | None:
 def pricing(stores: tuple[Path, ...]) -> Callable[[ModelUsage], float | None]:
     """Return what prices the usage in stores; ``None`` where the price is not known.
 
+    Prices that the runs were given come first, where the stores agree about them.
     A model has its provider's listed price only where the store says that it was called at the
     provider's address: one at home may have the same name.
     """
@@ -110,13 +112,29 @@ def pricing(stores: tuple[Path, ...]) -> Callable[[ModelUsage], float | None]:
     for store in stores:
         for name, address in _addresses(store):
             addresses.setdefault(name, set()).add(address)
+    prices = _prices(stores)
 
     def price(usage: ModelUsage) -> float | None:
         known = addresses.get(usage.chat.partition(" ")[0], set())
         address = next(iter(known)) if len(known) == 1 else "unknown"
-        return usd(RecordedChat(usage.chat, address), usage.usage, served=usage.model)
+        chat = RecordedChat(usage.chat, address)
+        return usd(chat, usage.usage, served=usage.model, prices=prices)
 
     return price
+
+
+def _prices(stores: tuple[Path, ...]) -> dict[str, Price]:
+    """Return the prices that the runs of stores were given; no price where they differ."""
+    found: dict[str, set[Price]] = {}
+    for store in stores:
+        db = file.open_reader(store)
+        try:
+            given = held_to(db).get("budget", {}).get("prices", {})
+        finally:
+            db.close()
+        for name, values in given.items():
+            found.setdefault(name, set()).add(validated(Price, values, str(store), name))
+    return {name: next(iter(prices)) for name, prices in found.items() if len(prices) == 1}
 
 
 def _addresses(store: Path) -> Iterator[tuple[str, str | None]]:

@@ -14,7 +14,7 @@ from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
 from s3gym.cli.interrupt import interrupting
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
-from s3gym.cli.parts import Wiring, charge_recorded, wire
+from s3gym.cli.parts import Wiring, charge_recorded, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.cli.proxy import Front, front
 from s3gym.config import RunConfig, read_config, validated
@@ -166,12 +166,13 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
 
 
 def recorded_config(store: Path) -> dict[str, Any]:
-    """Return the configuration that a store was made with, from its studies' specifications."""
+    """Return the configuration that a store was made with, its limits and budget included."""
     db = file.open_reader(store)
     try:
         rows = db.execute(
             "SELECT game, agent, memory, repeat, spec, id FROM studies ORDER BY rowid"
         ).fetchall()
+        held = held_to(db)
     finally:
         db.close()
     if not rows:
@@ -181,7 +182,7 @@ def recorded_config(store: Path) -> dict[str, Any]:
         )
     specs = [read_spec(row[5], row[4]) for row in rows]
     first = specs[0]
-    return {
+    recorded = {
         "game": list(dict.fromkeys(row[0] for row in rows)),
         "agent": list(dict.fromkeys(_name(spec, "agent") for spec in specs)),
         "memory": list(dict.fromkeys(_name(spec, "memory") for spec in specs)),
@@ -191,6 +192,9 @@ def recorded_config(store: Path) -> dict[str, Any]:
         "oracle": first.get("oracle"),
         **json.loads(first["settings"]),
     }
+    recorded["model"] = held.get("limits", {}) | recorded.get("model", {})
+    recorded["budget"] = held.get("budget", {})
+    return recorded
 
 
 def _name(spec: dict[str, Any], kind: str) -> str:
@@ -251,11 +255,18 @@ def _finish(
     except (KeyboardInterrupt, BaseExceptionGroup) as error:
         if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt) is None:
             raise
-        say_error(f"interrupted; nothing is lost: s3gym resume {sweep.store}")
+        say_error(f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:
-        raise BudgetExhaustedError(f"{error}; go on with: s3gym resume {sweep.store}") from error
+        raise BudgetExhaustedError(
+            f"{error}; go on with more of it: s3gym resume {sweep.store} {_more(str(error))}"
+        ) from error
     say_result(result)
+
+
+def _more(spent: str) -> str:
+    """Return the option that raises the cap which an error names first."""
+    return f"--{spent.partition(' ')[0].replace('_', '-')} ..."
 
 
 def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:

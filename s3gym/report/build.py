@@ -28,7 +28,7 @@ from s3gym.schedule import Schedule
 Price = Callable[[ModelUsage], float | None]
 """Returns US dollars of some usage, or ``None`` when the price is not known."""
 
-NOT_PROTOCOL = ("act_seconds", "memory_seconds")
+NOT_PROTOCOL = ("act_seconds", "memory_seconds", "episode_seconds")
 
 
 def build_report(

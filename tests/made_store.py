@@ -84,7 +84,16 @@ def _study(
 ) -> None:
     game, agent, memory, repeat = study
     name = "/".join(study)
-    spec = canonical({"schedule": schedule.model_dump(mode="json"), "options": options})
+    spec = canonical(
+        {
+            "agent": {"name": agent, "origin": ""},
+            "game": {"name": game, "version": 1},
+            "memory": {"chat": None, "name": memory, "origin": ""},
+            "options": options,
+            "schedule": schedule.model_dump(mode="json"),
+            "settings": "{}",
+        }
+    )
     store.ledger.add_study(
         name,
         game=game,

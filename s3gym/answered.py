@@ -5,7 +5,7 @@ Knows nothing of games and verifiers. A wrong value is one clear ``PluginError``
 
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import PluginError
@@ -21,6 +21,9 @@ MAX_REPLY = 4_000_000
 MAX_MEMORY = 20_000_000
 """Longest text of a recollection or of a memory's version, in characters."""
 MAX_COUNT = 2**63
+
+
+NO_USAGE = Decision(action="").usage
 
 
 def decide(label: str, answer: object) -> Decision:
@@ -72,7 +75,11 @@ def _score(label: str, score: object) -> float | None:
 
 
 def _usage(label: str, usage: object) -> Usage:
-    if not isinstance(usage, Usage) or not all(is_count(count) for count in astuple(usage)):
+    if usage is NO_USAGE:  # most agents without a model
+        return NO_USAGE
+    if not isinstance(usage, Usage) or not all(
+        is_count(getattr(usage, name)) for name in Usage.__slots__
+    ):
         raise PluginError(
             f"{label} returned {shown(usage, 80)} as usage: expected a Usage with counts from 0 on"
         )

@@ -1,7 +1,7 @@
 """Layers, filters and adapters: memories made of other memories, or kept elsewhere."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -280,10 +280,11 @@ async def test_a_new_memory_finds_nothing_of_an_earlier_one_under_its_study(
     namespace: str | None,
 ) -> None:
     client, store = FakeMem0(), FakeStore()
-    for make in (
+    makers: list[Callable[[], Any]] = [
         lambda: mem0_memory(client, namespace=namespace),
         lambda: langgraph_memory(store, namespace=namespace),
-    ):
+    ]
+    for make in makers:
         await feed(make(), [make_episode(1), make_episode(2)])
         again = make()
         await feed(again, [make_episode(1)])

@@ -105,7 +105,7 @@ def referee(
             reward = check_number(name, "reward", given)
     truncated = not terminated and clock.step >= clock.max_steps
     done = terminated or truncated
-    next_clock = clock if done else replace(clock, step=clock.step + 1)
+    next_clock = clock if done else Clock(step=clock.step + 1, max_steps=clock.max_steps)
     text = observed(name, setup, after, next_clock)
     outcome = Observation(text=text, feedback=feedback, done=done)
     verdict = Verdict(reward=reward, legal=legal, terminated=terminated, truncated=truncated)

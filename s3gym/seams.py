@@ -76,11 +76,28 @@ def called(label: str, what: str, call: Callable[[], T]) -> T:
 
 
 def ruled(name: str, what: str, call: Callable[[], T]) -> T:
-    """Call a game or a verifier; see ``game_boundary``."""
+    """Call a game or a verifier; its mistakes become a ``PluginError`` without details.
+
+    Rules refuse an action by ``InvalidActionError`` from ``apply``, which passes through.
+    """
     label = f"game {name!r}"
     entered = time.monotonic()  # noqa: F841 - read by the watchdog
-    with game_boundary(label, what):
+    try:
         return call()
+    except (KeyboardInterrupt, GeneratorExit, BlockedError):
+        raise
+    except BaseException as error:
+        if what == "apply" and isinstance(error, InvalidActionError):
+            raise
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        line = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where else "unknown"
+        # Not log.exception: a traceback shows the message, which could hold a reward.
+        log.error(  # noqa: TRY400
+            "%s raised %s in %s at %s", label, type(error).__name__, what, line
+        )
+        raise PluginError(f"{label} raised {type(error).__name__} in {what} (at {line})") from None
 
 
 @contextmanager
@@ -138,30 +155,6 @@ def finite(number: object) -> float | None:
     except Exception:  # noqa: BLE001 - such as the integer 10**400
         return None
     return value if math.isfinite(value) else None
-
-
-@contextmanager
-def game_boundary(label: str, what: str) -> Iterator[None]:
-    """Run a game's or verifier's code; its mistakes become a ``PluginError`` without details.
-
-    Rules refuse an action by ``InvalidActionError`` from ``apply``, which passes through.
-    """
-    try:
-        yield
-    except (KeyboardInterrupt, GeneratorExit, BlockedError):
-        raise
-    except BaseException as error:
-        if what == "apply" and isinstance(error, InvalidActionError):
-            raise
-        where = error.__traceback__
-        while where is not None and where.tb_next is not None:
-            where = where.tb_next
-        line = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where else "unknown"
-        # Not log.exception: a traceback shows the message, which could hold a reward.
-        log.error(  # noqa: TRY400
-            "%s raised %s in %s at %s", label, type(error).__name__, what, line
-        )
-        raise PluginError(f"{label} raised {type(error).__name__} in {what} (at {line})") from None
 
 
 async def close_part(part: object) -> None:

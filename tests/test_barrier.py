@@ -135,10 +135,10 @@ async def test_a_verifier_that_fails_tells_nobody_its_reward(
 
 
 async def test_the_error_of_a_verifier_has_no_cause_that_shows_the_reward() -> None:
-    from s3gym.seams import game_boundary
+    from s3gym.seams import ruled
 
-    with pytest.raises(PluginError) as caught, game_boundary("game 'canary'", "reward"):
-        raise ValueError(f"the reward is {CANARY}")
+    with pytest.raises(PluginError) as caught:
+        ruled("canary", "reward", lambda: Loud().reward(None, "left", None))
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 

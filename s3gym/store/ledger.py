@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 from s3gym.calls import CallSite
@@ -339,6 +340,7 @@ class Ledger:
         return str(row[0]), _reply(row)
 
 
+@lru_cache(maxsize=64)  # a long recollection goes into every prompt of its episode
 def message_hash(message: Message) -> str:
     """Return the content hash of a message."""
     return digest(message.role, message.content, int(message.stable))

@@ -212,7 +212,7 @@ async def play_with(client: Any) -> tuple[int, list[str]]:
 
 
 def serve_command(store: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "s3gym", "serve", "--mcp", "--game", "trust", "--schedule",
+    return [sys.executable, "-P", "-m", "s3gym", "serve", "--mcp", "--game", "trust", "--schedule",
             "quick", "--seed", "7", "--store", str(store), *more]  # fmt: skip
 
 
@@ -296,7 +296,7 @@ def test_a_study_that_was_left_is_resumed(tmp_path: Path) -> None:
 
     async def come_back() -> tuple[int, list[str]]:
         command, *_ = serve_command(store)
-        arguments = ["-m", "s3gym", "serve", "--mcp", "--store", str(store), "--resume"]
+        arguments = ["-P", "-m", "s3gym", "serve", "--mcp", "--store", str(store), "--resume"]
         parameters = mcp.StdioServerParameters(command=command, args=arguments)
         async with mcp.Client(parameters) as client:
             return await play_with(client)
@@ -309,6 +309,6 @@ def test_a_study_that_was_left_is_resumed(tmp_path: Path) -> None:
 def test_serve_writes_over_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out.db").write_text("a letter")
     with pytest.raises(SystemExit) as caught:
-        main(serve_command(tmp_path / "out.db")[3:])
+        main(serve_command(tmp_path / "out.db")[4:])
     assert caught.value.code == 2
     assert "name another file" in capsys.readouterr().err

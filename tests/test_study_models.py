@@ -273,7 +273,8 @@ def test_killed_studies_resume_and_pay_for_no_reply_twice(tmp_path: Path) -> Non
     log, store = tmp_path / "server.jsonl", tmp_path / "a.db"
     program = Path(__file__).parent / "model_server.py"
     command = [sys.executable, str(program), "--log", str(log), "--delay", "0.01"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    beside = os.environ | {"PYTHONPATH": str(program.parent)}  # where PYTHONSAFEPATH hides it
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=beside) as process:
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip() + "/v1"

@@ -34,6 +34,7 @@ REPLY_COLUMNS = (
 FAILED, UNAVAILABLE = "failed", "unavailable"
 """The finish of a call that got no answer; ``unavailable`` where it was worth another try."""
 ANSWERED = f"finish NOT IN ('{FAILED}', '{UNAVAILABLE}')"
+LONG_MESSAGE = 4_000
 NOTHING = ""
 """The recollection column of a step that recalled nothing."""
 
@@ -82,6 +83,7 @@ class Ledger:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
+        self._kept: set[str] = set()
 
     # Studies
 
@@ -294,8 +296,10 @@ class Ledger:
             [
                 (name, message.role, message.content, int(message.stable))
                 for name, message in zip(hashes, messages, strict=True)
+                if name not in self._kept
             ],
         )
+        self._kept.update(hashes)  # a commit that fails ends the run
         if isinstance(reply, ModelError):
             reply = _failed_reply(reply)
         usage = reply.usage
@@ -340,9 +344,15 @@ class Ledger:
         return str(row[0]), _reply(row)
 
 
-@lru_cache(maxsize=64)  # a long recollection goes into every prompt of its episode
 def message_hash(message: Message) -> str:
     """Return the content hash of a message."""
+    if len(message.content) < LONG_MESSAGE:
+        return digest(message.role, message.content, int(message.stable))
+    return _long_hash(message)
+
+
+@lru_cache(maxsize=256)  # a long recollection goes into every prompt of its episodes
+def _long_hash(message: Message) -> str:
     return digest(message.role, message.content, int(message.stable))
 
 

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def store() -> Iterator[Path]:
     """Return a store in a folder that everybody may enter and read, but not write to."""
+    for stale in Path("/tmp").glob("s3gym-cheat-*"):  # of a test that was killed
+        shutil.rmtree(stale, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix="s3gym-cheat-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder / "out.db"

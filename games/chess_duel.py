@@ -365,7 +365,7 @@ def make_setup(options: ChessDuelOptions, phase: Phase) -> Setup[State]:
         ConfigError: There is no engine at the path given as opponent.
     """
     try:
-        import chess  # noqa: F401
+        import chess  # noqa: F401 - only whether it is there
     except ImportError:
         raise MissingExtraError("the game chess_duel", "chess") from None
     if options.opponent != BUILTIN and shutil.which(options.opponent) is None:

@@ -49,7 +49,7 @@ def load(where: str, kind: str) -> Any:
         raise ConfigError(f"{kind} {where!r}: {error}") from error
     except ConfigError:
         raise
-    except Exception as error:
+    except Exception as error:  # the user's module may raise anything
         raise ConfigError(
             f"{kind} {where!r}: importing {module_name!r} raised {type(error).__name__}: "
             f"{shorten(str(error), 300)}"

@@ -78,7 +78,7 @@ class Request:
         """Return the body; raises ``ValueError`` when it is no JSON object."""
         values = json.loads(self.body)
         if not isinstance(values, dict):
-            raise ValueError(f"expected a JSON object, got {type(values).__name__}")  # noqa: TRY004
+            raise ValueError(f"expected a JSON object, got {type(values).__name__}")  # noqa: TRY004 - as for text that is no JSON
         return values
 
     def messages(self) -> list[Message]:

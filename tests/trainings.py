@@ -15,12 +15,13 @@ from s3gym.seeds import Stream
 from s3gym.sft import SFTPolicy
 from s3gym.training import Training
 
-SCRIPT = '''
+SCRIPT = """
 import json, sys
 from pathlib import Path
 
 examples, base, out, seed, log = sys.argv[1:]
-tally = json.loads(Path(base).read_text() if Path(base).is_file() else Path(base, "tally.json").read_text())
+old = Path(base) if Path(base).is_file() else Path(base, "tally.json")
+tally = json.loads(old.read_text())
 lines = [json.loads(line) for line in Path(examples).read_text().splitlines()]
 for line in lines:
     answer = line["messages"][-1]["content"].rpartition("Answer: ")[2]
@@ -28,8 +29,9 @@ for line in lines:
     tally[action] = tally.get(action, 0) + line["weight"]
 Path(out).mkdir()
 Path(out, "tally.json").write_text(json.dumps(tally, sort_keys=True))
-Path(log).write_text(json.dumps({"losses": [1 / (1 + len(lines))], "steps": len(lines), "seed": int(seed)}))
-'''
+told = {"losses": [1 / (1 + len(lines))], "steps": len(lines), "seed": int(seed)}
+Path(log).write_text(json.dumps(told))
+"""
 BASE = {"cheat": 1, "collaborate": 1}
 SCORES = {"cheat": 1, "collaborate": 2}
 TINY = Schedule(exploration_episodes=2, evaluate_every=1, evaluation_episodes=1, max_steps=3)

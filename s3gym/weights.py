@@ -242,10 +242,10 @@ class Weights:
                     ),
                     self._training.update_seconds,
                 )
+                ref = check_ref(self._label, answer)
+                found = await fingerprint(trainer, ref.location)
             except ConfigError as error:
                 raise PluginError(f"{self._label}: {error}") from error
-        ref = check_ref(self._label, answer)
-        found = await fingerprint(trainer, ref.location)
         if found != ref.hash:
             raise PluginError(
                 f"{self._label} gave weights of hash {shown(ref.hash, 80)} in update {number}, "

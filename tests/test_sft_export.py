@@ -28,6 +28,7 @@ from s3gym.store.ledger import message_hash
 from s3gym.testing import CANARY, CanaryGame
 from s3gym.testing.fakes import Request, ScriptedChat
 
+PAIR = ["prompt", "completion"]
 WORDS = ("collaborate", "cheat", "dance")
 
 
@@ -180,6 +181,24 @@ def test_prompt_and_completion_is_trls_other_type(export: Exporter) -> None:
     assert export("--format", "prompt-completion", "--min-score", "0") == 0
     assert all(is_trl_prompt_completion(row) for row in export.rows())
     assert export.sheet()["file"]["format"] == "prompt-completion"
+
+
+@pytest.mark.slow
+def test_trl_takes_both_formats(export: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    trl = pytest.importorskip("trl", reason="the extra train is not installed (issue 7)")
+    datasets = pytest.importorskip("datasets", reason="the extra train is not installed (issue 7)")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for form, columns in (("messages", ["messages"]), ("prompt-completion", PAIR)):
+        assert export("--format", form, "--min-score", "0") == 0, export.said
+        data = datasets.load_dataset(
+            "json",
+            data_files=str(export.folder / "data.jsonl"),
+            split="train",
+            cache_dir=str(export.folder / "cache"),
+        )
+        assert data.column_names == columns
+        assert data.num_rows == len(export.rows())
+        assert trl.is_conversational(data[0])
 
 
 def test_equal_stores_give_equal_bytes(export: Exporter) -> None:

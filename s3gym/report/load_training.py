@@ -37,7 +37,7 @@ def load_training(
     return {
         study: TrainingRecord(
             trainer=str(told["trainer"]),
-            policy=told["policy"],
+            policy=dict(told["policy"]),
             start=str(told["start"]),
             experience=str(told["experience"]),
             variant=str(told["variant"]),

@@ -24,7 +24,7 @@ from s3gym.schedule import Schedule
 from s3gym.sft import SFTPolicy, build_sft
 from s3gym.store import file
 from s3gym.store.explored import load_explored
-from s3gym.store.ledger import message_hash
+from s3gym.store.hashes import message_hash
 from s3gym.testing import CANARY, CanaryGame
 from s3gym.testing.fakes import Request, ScriptedChat
 

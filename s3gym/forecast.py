@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from s3gym.budget import Named, Prices, usd
 from s3gym.contracts.game import Clock
+from s3gym.plans import StudyPlan
 from s3gym.prompts import RESPONSE_CONTRACT
 from s3gym.records import Phase, Usage
 from s3gym.seeds import EpisodeSeeds
-from s3gym.study import StudyPlan
 
 ANSWER_TOKENS = 40
 """Tokens of an answer line, of feedback and of what stands around a step."""
@@ -95,7 +95,7 @@ class _Remembered:
     def add(self, steps: int, prompt: int) -> None:
         """Take in an exploration episode."""
         plan = self._plan
-        if plan.memory.name == "none":
+        if plan.memory.name == "none" or plan.training is not None:
             return
         whole = self.tokens + steps * _step_tokens(plan, Phase.EXPLORATION)
         self.tokens = min(plan.schedule.memory_tokens, whole)

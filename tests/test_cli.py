@@ -240,7 +240,7 @@ def test_a_store_of_another_version_and_another_sqlite_file_are_refused(s3gym: R
     db = sqlite3.connect("out.db")
     db.execute("PRAGMA user_version = 99")
     db.close()
-    assert "a store of version 99; this s3gym reads version 1" in s3gym("status", "out.db").err
+    assert "a store of version 99; this s3gym reads version 2" in s3gym("status", "out.db").err
     db = sqlite3.connect("other.db")
     db.execute("CREATE TABLE t (x)")
     db.close()

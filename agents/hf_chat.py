@@ -35,7 +35,6 @@ class _Key:
     threads: int
     kept_tokens: int
     parallel: int
-    expected_hash: str
     hub: bool
 
 
@@ -68,7 +67,6 @@ class HFChat:
             ``{"enable_thinking": False}``.
         model: Folder of the model that an adapter belongs to, where it was moved.
         label: Stands in ``name`` in place of the folder's name.
-        expected_hash: SHA-256 that the weight files must have when they are loaded.
         hub: Let ``path`` be an id on the hub, and fetch it.
 
     Attributes:
@@ -96,7 +94,6 @@ class HFChat:
         template: Mapping[str, Any] | None = None,
         model: str | Path | None = None,
         label: str | None = None,
-        expected_hash: str = "",
         hub: bool = False,
     ) -> None:
         self.path = str(path)
@@ -114,7 +111,7 @@ class HFChat:
         self.name = f"hf:{self.model}{shown_arguments(shown)}"
         self._model = None if model is None else Path(model)
         self._device, self._threads = checked_device(device), computing_threads(threads)
-        self._kept_tokens, self._hash, self._hub = kept_tokens, expected_hash, hub
+        self._kept_tokens, self._hub = kept_tokens, hub
         if not hub:
             _ = self._weights  # a wrong folder is found before anything runs
 
@@ -142,7 +139,6 @@ class HFChat:
             self._threads,
             self._kept_tokens,
             self.most_concurrent,
-            self._hash,
             self._hub,
         )
 
@@ -179,7 +175,6 @@ def _load(key: _Key) -> Engine:
             device=key.device,
             threads=key.threads,
             kept_tokens=key.kept_tokens,
-            expected_hash=key.expected_hash,
             hub=key.hub,
         )
     except ConfigError as error:  # found while a study runs: a call that fails for good

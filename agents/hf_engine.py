@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from s3gym.agents.hf_device import Placement, place
-from s3gym.agents.hf_weights import Weights, import_library, weights_hash
+from s3gym.agents.hf_weights import Weights, import_library
 from s3gym.contracts.chat import Finish
 from s3gym.errors import ModelError
 from s3gym.records import Message
@@ -62,7 +62,6 @@ class Engine:
         device: ``auto``, ``cpu``, ``cuda``, ``mps``.
         threads: Threads that compute on a CPU.
         kept_tokens: Most tokens of prompts that are kept for prompts that begin alike.
-        expected_hash: What the weight files must hash to; not looked at when empty.
         hub: Whether the hub may be asked.
 
     Raises:
@@ -76,7 +75,6 @@ class Engine:
         device: str,
         threads: int,
         kept_tokens: int,
-        expected_hash: str = "",
         hub: bool = False,
     ) -> None:
         self.torch = import_library("torch", hub=hub)
@@ -87,12 +85,6 @@ class Engine:
         self.placement = place(device, self.torch)
         self._kept_tokens = kept_tokens
         self._kept: OrderedDict[tuple[int, ...], list[Any]] = OrderedDict()
-        if expected_hash and weights_hash(weights) != expected_hash:
-            raise ModelError(
-                f"{weights.location}: the weights are not those that were recorded (their SHA-256 "
-                f"differs)",
-                retryable=False,
-            )
         self.tokenizer, self.model = self._loaded(weights)
         self.stops = self._stop_ids()
         # Transformers 5 renames this argument, and warns about the older name.

@@ -65,6 +65,11 @@ def check_training(
         if any(memory.trains for memory in memories):
             raise ConfigError("memory 'training' needs a trainer; give training=Training(...)")
         return
+    if len(agents) > 1:
+        raise ConfigError(
+            f"training: expected one agent, because the trainer starts from one base, got "
+            f"{', '.join(agent.name for agent in agents)}"
+        )
     for agent in agents:
         if agent.with_chat is None:
             raise ConfigError(

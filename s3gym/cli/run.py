@@ -17,6 +17,7 @@ from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
 from s3gym.cli.parts import Wiring, charge_recorded, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.cli.proxy import Front, front
+from s3gym.cli.training import must_be_named_again, words_of
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.oracle import ORACLES
@@ -35,6 +36,16 @@ def part_options(command: Command) -> Command:
             click.option("--agent", multiple=True, help="Agent: a name or module:attribute."),
             click.option("--memory", multiple=True, help="Memory: a name or module:attribute."),
             click.option("--game", multiple=True, help="Game: a name or module:attribute."),
+            click.option(
+                "--trainer", metavar="NAME", help="Trainer: trl, openai, command, module:attribute."
+            ),
+            click.option(
+                "--trainer-command", metavar="WORDS", help="Command of the trainer 'command'."
+            ),
+            click.option(
+                "--trainer-chat", metavar="NAME", help="Chat model of what that command made."
+            ),
+            click.option("--trainer-base", metavar="NAME", help="Weights to start from."),
             click.option("--base-url", help="Address of a compatible model server."),
             click.option("--api-key-env", help="Name of the variable that holds the key."),
             click.option("--layout", type=click.Choice(["paper", "cached"])),
@@ -84,7 +95,12 @@ def part_options(command: Command) -> Command:
 @click.option(
     "--oracle",
     type=click.Choice(ORACLES),
-    help="Perfect judging or exploring, for comparison: outside the protocol.",
+    help="Perfect judging, exploring or labels, for comparison: outside the protocol.",
+)
+@click.option(
+    "--pathway",
+    type=click.Choice(["context", "training"]),
+    help="Where experience goes: a memory (default), or weights beside the control arm.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would run, and stop.")
 @part_options
@@ -130,11 +146,17 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
         "max_usd": "budget.usd",
         "max_tokens": "budget.tokens",
         "max_hours": "budget.hours",
+        "trainer": "training.trainer",
+        "trainer_command": "training.command",
+        "trainer_chat": "training.chat",
+        "trainer_base": "training.base",
         **{
             name: f"model.{name}"
             for name in ("base_url", "api_key_env", "layout", "contract", "reask", "rpm", "tpm")
         },
     }
+    if values.get("trainer_command") is not None:
+        values = values | {"trainer_command": words_of(values["trainer_command"])}
     return {
         keys.get(name, name): list(value) if isinstance(value, tuple) else value
         for name, value in values.items()
@@ -192,6 +214,11 @@ def recorded_config(store: Path) -> dict[str, Any]:
         "oracle": first.get("oracle"),
         **json.loads(first["settings"]),
     }
+    if any("training" in spec for spec in specs) and "training" not in recorded:
+        raise ConfigError(
+            f"{store}: its trainer was given in Python; resume it from that program with "
+            f"Study(...).resume()"
+        )
     recorded["model"] = held.get("limits", {}) | recorded.get("model", {})
     recorded["budget"] = held.get("budget", {})
     return recorded
@@ -225,6 +252,7 @@ def _renamed(given: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
         unknown = sorted(again - set(recorded[kind]))
         if unknown:
             raise ConfigError(f"--{kind} {unknown[0]}: this store has no such {kind}")
+    must_be_named_again(recorded.get("training", {}), values)
     return values
 
 

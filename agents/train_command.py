@@ -180,7 +180,8 @@ def _move(work: Path, place: Path) -> None:
 def _write(file: Path, examples: Sequence[Example]) -> None:
     with file.open("w", encoding="utf-8") as stream:
         for example in examples:
-            stream.write(json.dumps(chat_line(example), ensure_ascii=False) + "\n")
+            # Escaped: some readers take U+2028 in a text for the end of a line.
+            stream.write(json.dumps(chat_line(example)) + "\n")
 
 
 def chat_line(example: Example) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from s3gym.calls import brokered
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.trainer import ModelRef
 from s3gym.errors import ConfigError, PluginError, ServiceError, StoreError
+from s3gym.halt import check_halt
 from s3gym.oracle import with_labels
 from s3gym.parts import AgentPart
 from s3gym.plans import StudyPlan
@@ -227,6 +228,7 @@ class Weights:
     async def _trained(self, data: Dataset, number: int, start: Version) -> ModelRef:
         """Train; the weights that play are closed first, so that there is room."""
         plan, trainer = self._plan, self._training.trainer
+        check_halt()
         await self._must_be_sound(start)
         await self.close()
         folder = self._root / plan.id / f"u{number:03d}"
@@ -242,10 +244,10 @@ class Weights:
                     ),
                     self._training.update_seconds,
                 )
+                ref = check_ref(self._label, answer)
+                found = await fingerprint(trainer, ref.location)
             except ConfigError as error:
                 raise PluginError(f"{self._label}: {error}") from error
-        ref = check_ref(self._label, answer)
-        found = await fingerprint(trainer, ref.location)
         if found != ref.hash:
             raise PluginError(
                 f"{self._label} gave weights of hash {shown(ref.hash, 80)} in update {number}, "

@@ -73,7 +73,15 @@ async def run_plans(
         return await run_sweep(plans, store, limits=limits, **more)
 
 
-LEARNER_TABLES = ("studies", "episodes", "steps", "recollections", "messages", "memory_versions")
+LEARNER_TABLES = (
+    "studies",
+    "episodes",
+    "steps",
+    "recollections",
+    "messages",
+    "memory_versions",
+    "updates",
+)
 CALL_COLUMNS = "study, place, step, purpose, attempt, chat, layout, request_hash, messages, reply"
 
 

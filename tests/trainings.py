@@ -2,13 +2,16 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio.lowlevel
+
 from s3gym.agents.model import ModelAgent
-from s3gym.agents.train_command import CommandTrainer
+from s3gym.agents.train_command import CommandTrainer, weights_hash
 from s3gym.contracts.chat import Reply
+from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.records import Message
 from s3gym.schedule import Schedule
 from s3gym.seeds import Stream
@@ -20,6 +23,7 @@ import json, sys
 from pathlib import Path
 
 examples, base, out, seed, log = sys.argv[1:]
+folder = Path(out)
 old = Path(base) if Path(base).is_file() else Path(base, "tally.json")
 tally = json.loads(old.read_text())
 lines = [json.loads(line) for line in Path(examples).read_text().splitlines()]
@@ -27,8 +31,8 @@ for line in lines:
     answer = line["messages"][-1]["content"].rpartition("Answer: ")[2]
     action = answer.partition(",")[0]
     tally[action] = tally.get(action, 0) + line["weight"]
-Path(out).mkdir()
-Path(out, "tally.json").write_text(json.dumps(tally, sort_keys=True))
+folder.mkdir()
+Path(folder, "tally.json").write_text(json.dumps(tally, sort_keys=True))
 told = {"losses": [1 / (1 + len(lines))], "steps": len(lines), "seed": int(seed)}
 Path(log).write_text(json.dumps(told))
 """
@@ -51,8 +55,7 @@ class TallyChat:
     ) -> Reply:
         """Return an answer in the contract."""
         if self._tally is None:
-            file = self.path / "tally.json" if self.path.is_dir() else self.path
-            self._tally = json.loads(file.read_text())
+            self._tally = read_tally(self.path)
         actions = sorted(self._tally)
         drawn = Stream(seed or 0).weighted([self._tally[action] for action in actions])
         action = actions[drawn]
@@ -63,29 +66,95 @@ class TallyChat:
         self.closed = True
 
 
+class TallyTrainer:
+    """Trains in this process: counts the actions of its examples into the weights.
+
+    Args:
+        base: The file of the base weights.
+        teach: From an example to the action that is learned; its own by default.
+        before: Called before each update with its folder; may raise.
+        opened: Takes every chat model that is made.
+    """
+
+    name = "tally"
+
+    def __init__(
+        self,
+        base: Path,
+        *,
+        teach: Callable[[Example], str] | None = None,
+        before: Callable[[Path], object] | None = None,
+        opened: list[TallyChat] | None = None,
+    ) -> None:
+        self._base, self._teach, self._before = base, teach or taught, before
+        self.opened = [] if opened is None else opened
+
+    async def base(self) -> ModelRef:
+        """Return the base weights."""
+        return ModelRef(location=str(self._base), hash=self.fingerprint(str(self._base)))
+
+    def fingerprint(self, location: str) -> str:
+        """Return the hash of weights."""
+        return weights_hash(Path(location))
+
+    def chat(self, ref: ModelRef) -> TallyChat:
+        """Return a chat model."""
+        self.opened.append(TallyChat(ref.location))
+        return self.opened[-1]
+
+    async def update(
+        self, examples: Sequence[Example], base: ModelRef, *, folder: Path, seed: int
+    ) -> ModelRef:
+        """Return new weights."""
+        await anyio.lowlevel.checkpoint()
+        if self._before is not None:
+            self._before(folder)
+        tally = read_tally(Path(base.location))
+        for example in examples:
+            action = self._teach(example)
+            tally[action] = tally.get(action, 0) + example.weight
+        weights = folder / "weights"
+        weights.mkdir(exist_ok=True)
+        (weights / "tally.json").write_text(json.dumps(tally, sort_keys=True))
+        log = {"losses": [1 / (1 + len(examples))], "steps": len(examples), "seed": seed}
+        found = self.fingerprint(str(weights))
+        return ModelRef(location=str(weights), hash=found, log=log, machine={"peak_mb": 1.0})
+
+
+def taught(example: Example) -> str:
+    """Return the action of an example."""
+    return example.answer.rpartition("Answer: ")[2].partition(",")[0]
+
+
+def read_tally(path: Path) -> dict[str, float]:
+    """Return the weights at a path."""
+    file = path / "tally.json" if path.is_dir() else path
+    tally: dict[str, float] = json.loads(file.read_text())
+    return tally
+
+
 def base_file(folder: Path) -> Path:
-    """Write the base weights and the trainer's script; return the weights' path."""
+    """Write the base weights; return their path."""
     folder.mkdir(exist_ok=True, parents=True)
-    (folder / "train.py").write_text(SCRIPT)
     base = folder / "base.json"
     base.write_text(json.dumps(BASE))
     return base
 
 
-def command_trainer(folder: Path, script: str | None = None, **more: Any) -> CommandTrainer:
-    """Return a trainer that runs the script, or another one."""
+def command_trainer(folder: Path, script: str = SCRIPT, **more: Any) -> CommandTrainer:
+    """Return a trainer that runs a script."""
     base = base_file(folder)
-    if script is not None:
-        (folder / "train.py").write_text(script)
+    (folder / "train.py").write_text(script)
     words = [sys.executable, str(folder / "train.py")]
     places = ["{examples}", "{base}", "{out}", "{seed}", "{log}"]
-    return CommandTrainer([*words, *places], base, chat=TallyChat, name="tally", **more)
+    values: dict[str, Any] = {"chat": TallyChat, "name": "tally"} | more
+    return CommandTrainer([*words, *places], base, **values)
 
 
-def training(folder: Path, script: str | None = None, **more: Any) -> Training:
+def training(folder: Path, trainer: Any = None, **more: Any) -> Training:
     """Return a training pathway that keeps what the agent scored at least 2."""
     values = {"policy": SFTPolicy(min_score=2)} | more
-    return Training(trainer=command_trainer(folder, script), **values)
+    return Training(trainer=trainer or TallyTrainer(base_file(folder)), **values)
 
 
 def agent(folder: Path) -> ModelAgent:

@@ -12,14 +12,15 @@ import click
 
 from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
-from s3gym.cli.interrupt import interrupting
+from s3gym.cli.interrupt import interrupting, kindly_stopped
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
 from s3gym.cli.parts import Wiring, charge_recorded, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.cli.proxy import Front, front
 from s3gym.cli.training import must_be_named_again, words_of
-from s3gym.config import RunConfig, read_config, validated
+from s3gym.config import RunConfig, override, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
+from s3gym.halt import HaltedError
 from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
@@ -78,6 +79,9 @@ def part_options(command: Command) -> Command:
             click.option(
                 "--sealed-python", metavar="PATH", help="Interpreter that this user may run."
             ),
+            click.option(
+                "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
+            ),
             click.option("--quiet", is_flag=True, help="Show failures only."),
         )
     ):
@@ -91,7 +95,6 @@ def part_options(command: Command) -> Command:
 @click.option("--seed", type=int, help="Root seed; drawn when it is missing.")
 @click.option("--repeats", type=int, help="Studies per cell (default 3).")
 @click.option("--store", help="File to write.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option(
     "--oracle",
     type=click.Choice(ORACLES),
@@ -126,18 +129,20 @@ def run_command(
 @click.command("resume")
 @click.argument("store", type=click.Path(path_type=Path))
 @part_options
-def resume_command(store: Path, *, quiet: bool, **given: Any) -> None:
+def resume_command(store: Path, overrides: tuple[str, ...], *, quiet: bool, **given: Any) -> None:
     """Take up an unfinished run; what was finished or paid for is kept."""
-    _continue(store, None, quiet=quiet, given=given)
+    _continue(store, None, overrides, quiet=quiet, given=given)
 
 
 @click.command("extend")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--repeats", type=int, required=True, help="Repeats that each cell shall have.")
 @part_options
-def extend_command(store: Path, repeats: int, *, quiet: bool, **given: Any) -> None:
+def extend_command(
+    store: Path, repeats: int, overrides: tuple[str, ...], *, quiet: bool, **given: Any
+) -> None:
     """Add repeats to every cell of a store, and finish what is unfinished."""
-    _continue(store, repeats, quiet=quiet, given=given)
+    _continue(store, repeats, overrides, quiet=quiet, given=given)
 
 
 def given_options(values: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +169,14 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str, Any]) -> None:
+def _continue(
+    store: Path,
+    repeats: int | None,
+    overrides: tuple[str, ...],
+    *,
+    quiet: bool,
+    given: dict[str, Any],
+) -> None:
     replay = given.pop("replay")
     before_agents = front(given.pop("proxy"), replay)
     recorded = recorded_config(store)
@@ -179,6 +191,8 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     for key, value in renamed.items():
         table, _, name = key.rpartition(".")
         (recorded.setdefault(table, {}) if table else recorded)[name] = value
+    recorded["schedule"] = recorded["schedule"].model_dump()
+    override(recorded, overrides)
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay)
@@ -276,7 +290,7 @@ def _finish(
     sweep.on_event = watcher
     watcher.curves = _curves(sweep)
     try:
-        with watcher, interrupting() as sweep.interrupt:
+        with watcher, kindly_stopped(), interrupting() as sweep.interrupt:
             if before_agents is not None:
                 start = before_agents.around(sweep, start)
             result: Result = anyio.run(start)
@@ -284,6 +298,9 @@ def _finish(
         if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt) is None:
             raise
         say_error(f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}")
+        raise SystemExit(INTERRUPTED) from None
+    except HaltedError:
+        say_error(f"stopped; nothing is lost: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:
         raise BudgetExhaustedError(

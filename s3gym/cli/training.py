@@ -46,12 +46,13 @@ def training_of(config: RunConfig, settings: Mapping[str, Any]) -> Training | No
     own = {"trl": given.trl, "openai": given.openai}.get(given.trainer, given.settings)
     values = dict(own) | {"base": _base(config)}
     known = _arguments(given.trainer, factory)
-    if "chat" in known:
-        values["chat"] = _chat_of(given.chat, config.model, settings)
     if given.trainer == "command":
+        values["chat"] = _chat_of(given.chat, config.model, settings)
         if given.command is None:
             raise ConfigError("training.command: expected the words of a command, got none")
         values["command"] = given.command
+    elif "chat" in known and settings:
+        values["chat"] = dict(settings) | dict(own.get("chat", {}))
     _must_fit(given.trainer, factory, values, known)
     return Training(
         trainer=factory(**values),

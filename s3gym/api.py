@@ -116,8 +116,7 @@ class Sweep:
     Args:
         games: Names or ``GameSpec`` values.
         agents: Names, classes, factories, instances or functions of a turn.
-        memories: Names, classes or factories. ``training`` is the training pathway: nothing is
-            recalled, experience goes into weights.
+        memories: Names, classes or factories; ``training`` puts experience into weights instead.
         repeats: Studies per cell; each has seeds of its own.
         schedule: Budget of each study.
         seed: Root seed; drawn when it is missing.
@@ -306,6 +305,8 @@ class Sweep:
             ConfigError: An address or an agent is wrong.
         """
         if self.training is not None:
+            if listener is not None:
+                listener.close()
             raise ConfigError("training: what a trainer's weights answer does not go by a proxy")
         turns, before = Turns(replies), self.agents
         sock = listener or listening(port)

@@ -155,6 +155,8 @@ def find_agent(agent: object, name: str | None = None) -> AgentPart:
     if is_chat_name(agent):
         return model_part(chat_model(agent), origin=agent, name=name)
     found, label, origin = _find("agent", agent)
+    if isinstance(found, ModelAgent):
+        return _with_model(agent_part(found, name or label, origin), found)
     return agent_part(_adapted(found), name or label, origin)
 
 

@@ -22,7 +22,8 @@ from s3gym.seeds import SeedPlan
 from s3gym.sft import Dataset, Explored, SFTPolicy, build_sft_asking
 from s3gym.store.chain import canonical
 from s3gym.store.explored import load_explored
-from s3gym.store.ledger import Ledger, request_hash
+from s3gym.store.hashes import request_hash
+from s3gym.store.ledger import Ledger
 from s3gym.store.updates import OUTCOMES, UpdateLog, UpdateRow
 from s3gym.store.verdicts import VerdictLog
 from s3gym.text import shorten

@@ -47,9 +47,9 @@ def training_of(config: RunConfig, settings: Mapping[str, Any]) -> Training | No
     values = dict(own) | {"base": _base(config)}
     known = _arguments(given.trainer, factory)
     if given.trainer == "command":
-        values["chat"] = _chat_of(given.chat, config.model, settings)
         if given.command is None:
             raise ConfigError("training.command: expected the words of a command, got none")
+        values["chat"] = _chat_of(given.chat, config.model, settings)
         values["command"] = given.command
     elif "chat" in known and settings:
         values["chat"] = dict(settings) | dict(own.get("chat", {}))

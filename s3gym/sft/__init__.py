@@ -4,6 +4,7 @@ from s3gym.sft.answers import AnswerFormat, LastLine
 from s3gym.sft.asking import build_sft_asking
 from s3gym.sft.build import build_sft
 from s3gym.sft.dataset import Choice, Dataset, Explored, example_hash, example_row
+from s3gym.sft.jsonl import to_jsonl
 from s3gym.sft.policy import SFTPolicy
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "build_sft_asking",
     "example_hash",
     "example_row",
+    "to_jsonl",
 ]

@@ -33,6 +33,7 @@ WORSE = {
     "unread": "no usable correction",
     "same": "corrected to the same action",
     "low": "the correction scores no better",
+    "twice": "an earlier step with the same prompt was corrected",
 }
 
 
@@ -72,6 +73,7 @@ async def build_sft_asking(
     drafts, dropped = candidates(explored, policy)
     reached = thresholds(drafts, policy)
     asking = _Asking(chat, prompt, form, max_tokens, seed)
+    asked: set[tuple[tuple[Message, ...], str]] = set()
     kept: list[Draft] = []
     for draft in drafts:
         chosen = draft
@@ -79,9 +81,14 @@ async def build_sft_asking(
             chosen = await asking.best(draft, policy.best_of)
         reason = shortfall(chosen, policy, reached)
         if reason == LOW and policy.policy == "correct":
-            chosen, reason = await asking.corrected(draft)
-            reason = reason or ("low" if shortfall(chosen, policy, reached) else "")
-            reason = f"{LOW}; {WORSE[reason]}" if reason else ""
+            key = (tuple(prompt(draft.explored.turn(draft.step))), draft.decision.action)
+            if policy.dedupe and key in asked:
+                reason = f"{LOW}; {WORSE['twice']}"
+            else:
+                asked.add(key)
+                chosen, reason = await asking.corrected(draft)
+                reason = reason or ("low" if shortfall(chosen, policy, reached) else "")
+                reason = f"{LOW}; {WORSE[reason]}" if reason else ""
         if reason:
             dropped.append(draft.choice(reason))
         else:

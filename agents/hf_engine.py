@@ -7,6 +7,7 @@ batches, where float rounding may differ in the last digits with the size of the
 """
 
 import gc
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -286,8 +287,10 @@ def load(transformers: Any, torch: Any, weights: Weights, placement: Placement) 
     )
     if weights.adapter is not None:
         peft = import_library("peft")
-        model = peft.PeftModel.from_pretrained(model, weights.adapter, is_trainable=False)
-        model = model.merge_and_unload()
+        with warnings.catch_warnings():  # peft calls transformers by older names
+            warnings.simplefilter("ignore", FutureWarning)
+            model = peft.PeftModel.from_pretrained(model, weights.adapter, is_trainable=False)
+            model = model.merge_and_unload()
     return tokenizer, model.to(placement.device).eval()
 
 

@@ -167,6 +167,16 @@ async def test_a_policy_that_asks_is_recorded_and_audited(tmp_path: Path) -> Non
         places = db.execute("SELECT DISTINCT place FROM calls WHERE purpose = 'sample'").fetchall()
     assert places == [(f"{STUDY}/u001",), (f"{STUDY}/u002",)]
     assert not faults(store)
+    assert audited(store).level("barrier") == "pass"
+    more = Path(shutil.copy(store, tmp_path / "more.db"))
+    edit(
+        more,
+        "INSERT INTO calls SELECT study, place, step, purpose, 99, chat, layout, request_hash, "
+        "messages, seed, max_tokens, reply, finish, model, request_id, input_tokens, "
+        "cached_tokens, output_tokens, reasoning_tokens FROM calls WHERE purpose = 'sample' "
+        "AND place LIKE '%/u001' AND attempt = 0",
+    )
+    assert f"isolation: updates {STUDY} 1" in faults(more)
     edit(store, "UPDATE calls SET reply = 'Answer: cheat, Score: 9' WHERE purpose = 'sample'")
     assert f"isolation: updates {STUDY} 1" in faults(store)
 

@@ -197,10 +197,10 @@ class _Update:
         name = f"s3gym-{self._known.update[:16]}.jsonl"
 
         async def find(client: Any) -> str:
-            async for file in client.files.list(purpose=PURPOSE):
-                if file.filename == name and file.bytes == len(self._data):
-                    return str(file.id)
-            return ""
+            page = await client.files.list(purpose=PURPOSE)
+            return await _first(
+                page, lambda file: file.filename == name and file.bytes == len(self._data)
+            )
 
         async def send(client: Any) -> str:
             made = await client.files.create(file=(name, self._data), purpose=PURPOSE)
@@ -212,16 +212,17 @@ class _Update:
 
     async def create(self, request: Mapping[str, Any]) -> None:
         """Create the job, unless it is there."""
+        file = self._known.file
 
         async def find(client: Any) -> str:
-            async for job in client.fine_tuning.jobs.list():
-                if job.training_file == self._known.file and job.status not in ENDED:
-                    return str(job.id)
-            return ""
+            page = await client.fine_tuning.jobs.list()
+            return await _first(
+                page, lambda job: job.training_file == file and job.status not in ENDED
+            )
 
         async def send(client: Any) -> str:
             made = await client.fine_tuning.jobs.create(
-                training_file=self._known.file, extra_body=self._arguments or None, **request
+                training_file=file, extra_body=self._arguments or None, **request
             )
             return str(made.id)
 
@@ -314,6 +315,20 @@ class _Update:
         self._known = replace(self._known, **changes)
         text = json.dumps(asdict(self._known), indent=1)
         await anyio.to_thread.run_sync(partial(_write, self._folder / STATE, text.encode()))
+
+
+async def _first(page: Any, fits: Callable[[Any], bool]) -> str:
+    """Return the id of the first entry that fits, page by page; empty when there is none.
+
+    The SDK's own iterator must not be left half-way: trio complains when it is collected.
+    """
+    while True:
+        for entry in page.data:
+            if fits(entry):
+                return str(entry.id)
+        if not page.has_next_page():
+            return ""
+        page = await page.get_next_page()
 
 
 def _how(status: str) -> str:

@@ -23,6 +23,7 @@ import anyio.to_thread
 from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ServiceError
+from s3gym.sft.jsonl import as_messages
 
 PLACES = ("{examples}", "{base}", "{out}", "{seed}", "{log}")
 NEEDED = ("{examples}", "{out}")
@@ -186,9 +187,8 @@ def _write(file: Path, examples: Sequence[Example]) -> None:
 
 def chat_line(example: Example) -> dict[str, Any]:
     """Return an example as the object that a line of the file holds."""
-    messages = [{"role": one.role, "content": one.content} for one in example.messages]
     return {
-        "messages": [*messages, {"role": "assistant", "content": example.answer}],
+        **as_messages(example),
         "weight": example.weight,
         "episode": example.episode,
         "step": example.step,

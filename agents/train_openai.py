@@ -24,6 +24,7 @@ from s3gym.agents.connection import Connection, shown_arguments
 from s3gym.agents.openai_chat import OPENAI_URL, SEED_RANGE, OpenAIChat
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ModelError, ServiceError
+from s3gym.sft.jsonl import as_messages
 
 T = TypeVar("T")
 STATE = "openai.json"
@@ -337,6 +338,8 @@ def _how(status: str) -> str:
 def data_file(examples: Sequence[Example]) -> bytes:
     """Return examples in the provider's chat format, one JSON object per line.
 
+    Earlier answers in a prompt have the weight 0, because the provider learns every answer.
+
     Raises:
         ConfigError: An example has a weight, which the format cannot hold.
     """
@@ -347,9 +350,7 @@ def data_file(examples: Sequence[Example]) -> bytes:
                 f"trainer openai: step {example.step} of {example.episode} has the weight "
                 f"{example.weight:g}, and the provider's format has none; set weights = 'uniform'"
             )
-        said = [{"role": one.role, "content": one.content} for one in example.messages]
-        said.append({"role": "assistant", "content": example.answer})
-        lines.append(json.dumps({"messages": said}, ensure_ascii=False))
+        lines.append(json.dumps(as_messages(example), ensure_ascii=False))
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 

@@ -26,7 +26,7 @@ class Forecast:
     Attributes:
         decisions: Most decisions.
         calls: Most calls for them, those that ask again included.
-        memory_calls: Most calls of a memory that writes.
+        memory_calls: Most calls of a memory that writes, or for training examples.
         input_tokens: About how many prompt tokens.
         cached_tokens: The part that a prefix cache serves when it forgets nothing in an episode.
         output_tokens: Most new tokens.
@@ -74,12 +74,13 @@ def forecast(plan: StudyPlan, *, reask: int = 0) -> Forecast:
             decisions += n * steps
             fresh, cached = fresh + n * prompt, cached + n * served
     times = 1 + reask
-    calls, written = decisions * times, remembered.calls
+    asked, prompts = _examples(plan)
+    calls, written = decisions * times, remembered.calls + asked
     return Forecast(
         decisions=decisions,
         calls=calls,
         memory_calls=written,
-        input_tokens=fresh * times + remembered.prompts,
+        input_tokens=fresh * times + remembered.prompts + prompts,
         cached_tokens=fresh * reask + cached,
         output_tokens=(calls + written) * schedule.reply_tokens,
     )
@@ -102,6 +103,18 @@ class _Remembered:
         if plan.memory.chat is not None:
             self.calls += 1
             self.prompts += self.tokens + _fixed_tokens(plan, Phase.EXPLORATION)
+
+
+def _examples(plan: StudyPlan) -> tuple[int, int]:
+    """Return (most calls, prompt tokens) of a policy that asks the model for examples."""
+    training = plan.training
+    if training is None or not training.policy.asks:
+        return 0, 0
+    times = training.policy.best_of - 1 if training.policy.policy == "rejection" else 1
+    points = plan.schedule.checkpoints[1:]
+    looked_at = sum(points) if training.takes_all else plan.schedule.exploration_episodes
+    steps, prompt, _ = _episode(plan, Phase.EXPLORATION, 0)
+    return looked_at * steps * times, looked_at * prompt * times
 
 
 def _episode(plan: StudyPlan, phase: Phase, remembered: int) -> tuple[int, int, int]:

@@ -231,7 +231,7 @@ class Weights:
         check_halt()
         await self._must_be_sound(start)
         await self.close()
-        folder = self._root / plan.id / f"u{number:03d}"
+        folder = self._root.joinpath(*map(_folder_name, plan.id.split("/")), f"u{number:03d}")
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         async with self._slots:
@@ -246,8 +246,14 @@ class Weights:
                 )
                 ref = check_ref(self._label, answer)
                 found = await fingerprint(trainer, ref.location)
+                before = await fingerprint(trainer, start.ref.location)
             except ConfigError as error:
                 raise PluginError(f"{self._label}: {error}") from error
+        if before != start.ref.hash:
+            raise PluginError(
+                f"{self._label} changed the weights that it started from, in update {number}: "
+                f"expected hash {start.ref.hash}, found {before} at {start.ref.location}"
+            )
         if found != ref.hash:
             raise PluginError(
                 f"{self._label} gave weights of hash {shown(ref.hash, 80)} in update {number}, "
@@ -312,6 +318,11 @@ class Weights:
 def weights_folder(store: Path) -> Path:
     """Return the folder beside a store that holds its weights."""
     return store.absolute().with_name(f"{store.name}.weights")
+
+
+def _folder_name(part: str) -> str:
+    """Return a part of an id as a folder's name, also one such as ``..``."""
+    return part if part.strip(".") else f"_{part}"
 
 
 def base_name(ref: ModelRef) -> str:

@@ -71,7 +71,13 @@ def store_of(
                     if outcome == "trained":
                         store.note_time("update", f"{study}/u{version:03d}", now(), 2.0)
             store.note_provenance(
-                **{f"update {study}/u003": {"seconds": 1.5, "peak_mb": 900 + len(study)}}
+                **{
+                    f"update {study}/u003": {
+                        "seconds": 1.5,
+                        "peak_mb": 900 + len(study),
+                        "peak_gpu_mb": 64.5,
+                    }
+                }
             )
     return path
 
@@ -232,8 +238,14 @@ def test_seconds_and_memory_stand_in_the_timings_alone(harmed: Path, report: Rep
     (row,) = report.transfer
     found = progress(report, row)
     assert found.seconds == 3 * (1.5 + 2.0)  # the trainer's own word where it gave one
-    assert found.peak_mb == 900 + len("trust/strategist/training/r0")
-    assert machine_of(report, report.training[0]) == {"n": 2, "seconds": 3.5, "peak_mb": 928}
+    assert (found.peak_mb, found.peak_gpu_mb) == (928, 64.5)
+    assert machine_of(report, report.training[0]) == {
+        "n": 2,
+        "seconds": 3.5,
+        "peak_mb": 928,
+        "peak_gpu_mb": 64.5,
+    }
+    assert "(GPU 64)" in to_html(report)
     stripped = replace(report, timings={}, provenance={})
     assert progress(stripped, row).seconds is None
     assert "928" not in to_json(stripped)

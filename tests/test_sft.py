@@ -1,5 +1,6 @@
 """Training examples: what each policy keeps, in which words, and why the rest is left out."""
 
+import json
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from s3gym.agents.answers import AnswerScore, JsonContract
+from s3gym.agents.train_command import chat_line
+from s3gym.agents.train_openai import data_file
 from s3gym.errors import ConfigError
 from s3gym.records import STATUSES, Decision, Message, Status, Turn
 from s3gym.replies import parse_reply
@@ -174,6 +177,17 @@ def test_what_a_contract_writes_it_reads(contract: Any) -> None:
     decision = contract.read(contract.write(Decision(action="a (1,2), b", self_score=-0.25)))
     assert (decision.action, decision.self_score) == ("a (1,2), b", -0.25)
     assert decision.status == "ok"
+
+
+def test_no_trainer_is_given_earlier_answers_to_learn() -> None:
+    def cached(turn: Turn) -> list[Message]:
+        return turn.messages("cached")
+
+    data = build_sft([explored(("a", -1.0), ("b", 2.0))], SFTPolicy(), prompt=cached)
+    files = [data_file(data.examples).decode(), json.dumps(chat_line(data.examples[0]))]
+    for messages in (json.loads(text)["messages"] for text in files):
+        answers = [one for one in messages if one["role"] == "assistant"]
+        assert [one.get("weight", 1) for one in answers] == [0, 1]
 
 
 # Labels of an oracle arm

@@ -11,12 +11,14 @@ import pytest
 from studies import learner_rows, verifier_rows
 from trainings import BASE, TINY, TallyChat, TallyTrainer, agent, base_file, training
 
+from s3gym.agents.model import ModelAgent
 from s3gym.api import Study, Sweep
 from s3gym.audit import audit_store
 from s3gym.audit.findings import Audit
 from s3gym.catalog import find_game, teachings
 from s3gym.contracts.trainer import ModelRef
 from s3gym.errors import ConfigError, ModelError, ServiceError, StoreError
+from s3gym.forecast import forecast
 from s3gym.records import Decision, Turn
 from s3gym.report import build_report, load_store, to_html
 from s3gym.schedule import Schedule
@@ -165,8 +167,39 @@ async def test_a_policy_that_asks_is_recorded_and_audited(tmp_path: Path) -> Non
         places = db.execute("SELECT DISTINCT place FROM calls WHERE purpose = 'sample'").fetchall()
     assert places == [(f"{STUDY}/u001",), (f"{STUDY}/u002",)]
     assert not faults(store)
+    assert audited(store).level("barrier") == "pass"
+    more = Path(shutil.copy(store, tmp_path / "more.db"))
+    edit(
+        more,
+        "INSERT INTO calls SELECT study, place, step, purpose, 99, chat, layout, request_hash, "
+        "messages, seed, max_tokens, reply, finish, model, request_id, input_tokens, "
+        "cached_tokens, output_tokens, reasoning_tokens FROM calls WHERE purpose = 'sample' "
+        "AND place LIKE '%/u001' AND attempt = 0",
+    )
+    assert f"isolation: updates {STUDY} 1" in faults(more)
     edit(store, "UPDATE calls SET reply = 'Answer: cheat, Score: 9' WHERE purpose = 'sample'")
     assert f"isolation: updates {STUDY} 1" in faults(store)
+
+
+@pytest.mark.parametrize("policy", ["correct", "rejection"])
+@pytest.mark.parametrize("start", ["previous", "base"])
+async def test_a_forecast_bounds_the_calls_of_a_policy_that_asks(
+    tmp_path: Path, policy: Any, start: Any
+) -> None:
+    asking = SFTPolicy(policy=policy, best_of=3, min_score=2)
+    run = study(tmp_path, training=training(tmp_path, policy=asking, start=start))
+    (planned,) = run.plans()
+    store = (await run.run()).store
+    with closing(file.open_learner(store)) as db:
+        question = "SELECT purpose NOT IN ('correct', 'sample'), count(*) FROM calls GROUP BY 1"
+        examples, played = [row[1] for row in db.execute(question)]
+    expected = forecast(planned)
+    assert played <= expected.calls
+    assert (
+        examples
+        <= expected.memory_calls
+        == (2 if start == "previous" else 3) * 3 * (2 if policy == "rejection" else 1)
+    )
 
 
 async def test_labelled_examples_are_outside_the_protocol_and_audited(tmp_path: Path) -> None:
@@ -339,6 +372,37 @@ async def test_a_trainer_that_misbehaves_fails_its_study(
     result = await study(tmp_path, training=training(tmp_path, Wrong(base_file(tmp_path)))).run()
     assert says in result.outcome.failed[STUDY]
     assert not (await study(tmp_path).resume()).outcome.failed
+
+
+async def test_a_trainer_that_changes_the_weights_it_starts_from_is_found(tmp_path: Path) -> None:
+    base = base_file(tmp_path)
+
+    def spoil(folder: Path) -> None:
+        if folder.name == "u002":
+            place = folder.parent / "u001" / "weights" / "tally.json"
+            place.write_text(json.dumps({"cheat": 9}))
+
+    spoiled = training(tmp_path, TallyTrainer(base, before=spoil))
+    result = await study(tmp_path, training=spoiled).run()
+    assert "changed the weights that it started from, in update 2" in result.outcome.failed[STUDY]
+
+
+async def test_a_folder_of_weights_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "a.db.weights").touch()
+    with pytest.raises(StoreError, match=r"a\.db\.weights"):
+        await study(tmp_path).run()
+    assert set(updates(tmp_path / "a.db")) == {0}
+
+
+async def test_an_odd_name_leads_to_no_other_folder(tmp_path: Path) -> None:
+    chat = TallyChat(base_file(tmp_path))
+    chat.name = ".."
+    result = await study(tmp_path, agent=ModelAgent(chat), schedule=ONE).run()
+    (name,) = result.studies
+    assert name == "trust/../training/r0"
+    assert updates(result.store, name)[1].location == "./trust/_../training/r0/u001/weights"
+    edit(result.store, "UPDATE studies SET status = 'paused'")
+    assert (await study(tmp_path, agent=ModelAgent(chat), schedule=ONE).resume()).root
 
 
 async def test_a_missing_base_is_one_clear_error_before_anything_is_written(

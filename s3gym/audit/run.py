@@ -10,7 +10,12 @@ from s3gym.audit.barrier import check_barrier, check_isolation
 from s3gym.audit.findings import Audit, GameFinder
 from s3gym.audit.replay import check_replay
 from s3gym.audit.rows import check_chain, check_completeness, check_seeds
-from s3gym.audit.updates import check_update_chain, check_update_examples, check_update_rows
+from s3gym.audit.updates import (
+    asked_again,
+    check_update_chain,
+    check_update_examples,
+    check_update_rows,
+)
 from s3gym.contracts.memory import CallRenderer
 from s3gym.errors import StoreError
 from s3gym.parts import Teachings
@@ -82,7 +87,10 @@ def _checks(
         ("seeds", check_seeds),
         ("isolation", check_isolation),
         ("isolation", lambda db, audit: check_update_examples(db, audit, teachings)),
-        ("barrier", lambda db, audit: check_barrier(db, audit, prompts)),
+        (
+            "barrier",
+            lambda db, audit: check_barrier(db, audit, prompts, asked_again(db, teachings)),
+        ),
         ("replay", lambda db, audit: check_replay(db, audit, find_game)),
         ("budget", _check_budget),
         ("statuses", _check_statuses),

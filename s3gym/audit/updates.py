@@ -183,8 +183,9 @@ def _examples(
     seeds: SeedPlan,
 ) -> Dataset:
     teaching = teachings[study.training["prompts"]]
-    with brokered(_Recorded(db, study.id, f"{study.id}/u{row.version:03d}")):
-        return _now(
+    recorded = _Recorded(db, study.id, f"{study.id}/u{row.version:03d}")
+    with brokered(recorded):
+        data = _now(
             build_sft_asking(
                 explored,
                 SFTPolicy(**study.training["policy"]),
@@ -195,6 +196,15 @@ def _examples(
                 seed=seeds.update(study.game, study.repeat, row.version),
             )
         )
+    recorded.must_be_used_up()
+    return data
+
+
+def asked_again(db: sqlite3.Connection, teachings: Teachings) -> frozenset[str]:
+    """Return the studies whose calls for examples are made again by ``check_update_examples``."""
+    return frozenset(
+        study.id for study in training_studies(db) if study.training["prompts"] in teachings
+    )
 
 
 def _now(making: Coroutine[Any, Any, T]) -> T:
@@ -254,6 +264,14 @@ class _Recorded:
         if isinstance(reply, ModelError):
             raise reply
         return reply
+
+    def must_be_used_up(self) -> None:
+        """Raise ``StoreError`` when the store holds calls that no example asked for."""
+        (held,) = self._db.execute(
+            "SELECT count(*) FROM calls WHERE study = ? AND place = ?", (self._study, self._place)
+        ).fetchone()
+        if held != sum(self._asked.values()):
+            raise StoreError(f"{held - sum(self._asked.values())} calls of {self._place} too many")
 
 
 def _check_players(db: sqlite3.Connection, audit: Audit, study: _Study) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import click
 
+from s3gym.agents.chat_names import is_chat_name
 from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
 from s3gym.cli.interrupt import interrupting, kindly_stopped
@@ -257,7 +258,7 @@ def _renamed(given: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
                     f"this store's {kind} was given in Python; resume it from that program with "
                     f"Study(...).resume()"
                 )
-            foreign = ":" in origin and not origin.startswith(("openai:", "anthropic:", "local:"))
+            foreign = ":" in origin and not is_chat_name(origin)
             if foreign and origin not in again:
                 raise ConfigError(
                     f"this store's {kind} {origin!r} is not built in; name it again: "

@@ -2,7 +2,7 @@
 
 import inspect
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from s3gym.agents.chat_names import chat_model, is_chat_name
@@ -51,8 +51,10 @@ def training_of(config: RunConfig, settings: Mapping[str, Any]) -> Training | No
             raise ConfigError("training.command: expected the words of a command, got none")
         values["chat"] = _chat_of(given.chat, config.model, settings)
         values["command"] = given.command
-    elif "chat" in known and settings:
-        values["chat"] = dict(settings) | dict(own.get("chat", {}))
+    else:
+        values = _reached(config.model, known) | values
+        if "chat" in known and settings:
+            values["chat"] = dict(settings) | dict(own.get("chat", {}))
     _must_fit(given.trainer, factory, values, known)
     return Training(
         trainer=factory(**values),
@@ -113,6 +115,12 @@ def _base(config: RunConfig) -> str:
             f"name any"
         )
     return name
+
+
+def _reached(model: ModelConfig, known: Iterable[str]) -> dict[str, Any]:
+    """Return how a server is reached, for a trainer that asks one."""
+    values = {"base_url": model.base_url, "api_key_env": model.api_key_env}
+    return {key: value for key, value in values.items() if key in known and value is not None}
 
 
 def _chat_of(

@@ -9,6 +9,7 @@ from typing import Any
 from s3gym.report.records import TrainingRecord, UpdateRecord
 from s3gym.store.updates import UpdateLog, UpdateRow
 
+PEAKS = ("peak_mb", "peak_gpu_mb")
 CONTRACT = """
 SELECT episodes.study, episodes.checkpoint, sum(steps.status IN ('ok', 'end')
   AND steps.repairs = '[]'), count(*)
@@ -79,9 +80,10 @@ def _whole(told: object) -> int | None:
 def machine_values(
     timings: tuple[tuple[str, str, float], ...], provenance: Mapping[str, Any]
 ) -> dict[str, dict[str, float]]:
-    """Return what the updates of each study took: ``n``, ``seconds`` and ``peak_mb``, by study.
+    """Return what the updates of each study took, by study.
 
-    Seconds are the trainer's own where it tells them, else those around its call.
+    ``n``; ``seconds``, the trainer's own where it tells them, else those around its call;
+    ``peak_mb`` and ``peak_gpu_mb``, 0 where it does not tell.
     """
     found: dict[str, dict[str, float]] = {}
     for kind, place, seconds in timings:
@@ -89,10 +91,12 @@ def machine_values(
             continue
         told = provenance.get(f"update {place}")
         told = told if isinstance(told, dict) else {}
-        entry = found.setdefault(place.rpartition("/")[0], {"n": 0, "seconds": 0.0, "peak_mb": 0.0})
+        nothing = {"n": 0, "seconds": 0.0} | dict.fromkeys(PEAKS, 0.0)
+        entry = found.setdefault(place.rpartition("/")[0], nothing)
         entry["n"] += 1
         entry["seconds"] += _number(told.get("seconds"), seconds)
-        entry["peak_mb"] = max(entry["peak_mb"], _number(told.get("peak_mb"), 0.0))
+        for peak in PEAKS:
+            entry[peak] = max(entry[peak], _number(told.get(peak), 0.0))
     return {study: found[study] for study in sorted(found)}
 
 

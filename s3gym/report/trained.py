@@ -148,6 +148,7 @@ class Progress(NamedTuple):
         contract: Share of replies that kept the contract, of the base and of the last weights.
         seconds: That the updates took.
         peak_mb: Most memory, in MB.
+        peak_gpu_mb: Most memory of an accelerator, in MB.
     """
 
     n_trained: int
@@ -158,6 +159,7 @@ class Progress(NamedTuple):
     contract: tuple[float | None, float | None]
     seconds: float | None
     peak_mb: float | None
+    peak_gpu_mb: float | None
 
 
 def progress(report: Report, arm: TransferRow) -> Progress:
@@ -170,7 +172,7 @@ def progress(report: Report, arm: TransferRow) -> Progress:
     ]
     made = [cell for row in rows for cell in row.updates if cell.version]
     known = [row.tokens for row in rows if row.tokens is not None]
-    seconds, peak_mb = _machine(report, rows)
+    machine = [found for row in rows if (found := machine_of(report, row)) is not None]
     lossy = [[cell.losses[-1] for cell in row.updates if cell.losses] for row in rows]
     shares = [[cell.contract for cell in row.updates if cell.contract is not None] for row in rows]
     return Progress(
@@ -180,8 +182,9 @@ def progress(report: Report, arm: TransferRow) -> Progress:
         tokens=sum(known) if known and len(known) == len(rows) else None,
         losses=_ends(lossy),
         contract=_ends(shares),
-        seconds=seconds,
-        peak_mb=peak_mb,
+        seconds=fsum(found["seconds"] for found in machine) if machine else None,
+        peak_mb=max((found["peak_mb"] for found in machine), default=0.0) or None,
+        peak_gpu_mb=max((found["peak_gpu_mb"] for found in machine), default=0.0) or None,
     )
 
 
@@ -198,17 +201,8 @@ def below_base(n_worse: int, n_points: int) -> str:
     return f"{n_worse} of {n_points} checkpoints after training score below the base weights"
 
 
-def _machine(report: Report, rows: Sequence[TrainingRow]) -> tuple[float | None, float | None]:
-    """Return seconds and peak memory in MB of the updates of some studies."""
-    found = [values for row in rows if (values := machine_of(report, row)) is not None]
-    if not found:
-        return None, None
-    peak = max(values["peak_mb"] for values in found)
-    return fsum(values["seconds"] for values in found), peak or None
-
-
 def machine_of(report: Report, row: TrainingRow) -> Mapping[str, float] | None:
-    """Return ``seconds`` and ``peak_mb`` (0 where it is not known) of the updates of a study."""
+    """Return what the updates of a study took, see ``load_training.machine_values``."""
     studies = report.timings.get(row.store, {}).get("update", {}).get("studies", {})
     found: Mapping[str, float] | None = studies.get(row.study)
     return found

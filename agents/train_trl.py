@@ -25,7 +25,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from s3gym.agents.hf_chat import HFChat
 from s3gym.agents.hf_device import checked_device, computing_threads
-from s3gym.agents.hf_weights import Weights, find_weights, import_library, read_json, weights_hash
+from s3gym.agents.hf_weights import (
+    Weights,
+    find_weights,
+    must_be_installed,
+    read_json,
+    weights_hash,
+)
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ServiceError
 
@@ -133,8 +139,7 @@ class TRLTrainer:
         return f"TRLTrainer({self._base!r}, {self.name!r})"
 
     async def base(self) -> ModelRef:
-        for library in ("torch", "transformers", "peft", "trl", "datasets"):
-            await anyio.to_thread.run_sync(self._import, library)
+        must_be_installed("torch", "transformers", "peft", "trl", "datasets")
         weights = await anyio.to_thread.run_sync(self._found, self._base)
         found = await anyio.to_thread.run_sync(weights_hash, weights)
         return ModelRef(location=str(weights.location), hash=found)
@@ -173,9 +178,6 @@ class TRLTrainer:
                 f"{self.name}: {folder}: {error.strerror or error}; the weights before stay as "
                 f"they are"
             ) from error
-
-    def _import(self, name: str) -> None:
-        import_library(name, hub=self._hub)
 
     def _found(self, location: str) -> Weights:
         """Return what lies at a location; an adapter of ours belongs to our base's model."""

@@ -24,7 +24,7 @@ import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from s3gym.agents.hf_chat import HFChat
-from s3gym.agents.hf_device import checked_device, computing_threads
+from s3gym.agents.hf_device import checked_device, computing_threads, one_gpu
 from s3gym.agents.hf_weights import (
     Weights,
     find_weights,
@@ -39,6 +39,7 @@ WORKER = "s3gym.agents.trl_worker"
 PLACE = "weights"
 RECORD = "update.json"
 PREFIX = "hf:"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 STOP_SECONDS = 5.0
 SHOWN = 600
 """Characters of a failed worker's output that its error shows."""
@@ -198,11 +199,14 @@ class TRLTrainer:
             "model": str(weights.model),
             "adapter": None if weights.adapter is None else str(weights.adapter),
             "learning_rate": self.settings.rate,
-            "device": self._device,
+            "device": self._gpu()[0],
             "threads": self._threads,
             "template": self._template,
             "seed": seed,
         }
+
+    def _gpu(self) -> tuple[str, str]:
+        return one_gpu(self._device, os.environ.get(VISIBLE))
 
     def _finished(self, folder: Path, job: str) -> ModelRef | None:
         """Return the update that an earlier try finished, when it is this one and whole."""
@@ -254,7 +258,7 @@ class TRLTrainer:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
+                env=os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", VISIBLE: self._gpu()[1]},
             )
             try:
                 code = await process.wait()

@@ -16,7 +16,7 @@ import anyio
 import pytest
 from tiny_model import make_tiny_model, needs_training_libraries
 
-from s3gym.agents.hf_device import Placement, place
+from s3gym.agents.hf_device import Placement, one_gpu, place
 from s3gym.agents.hf_weights import import_library
 from s3gym.agents.train_trl import TRLTrainer, _row
 from s3gym.agents.trl_worker import encoded, failure, padded
@@ -101,6 +101,25 @@ def test_a_device_that_is_not_there_is_an_error(device: str, complaint: str) -> 
         place(device, torch_with())
     with pytest.raises(ConfigError, match="finds 1 CUDA GPUs"):
         place("cuda:1", torch_with(gpus=1))
+
+
+@pytest.mark.parametrize(
+    ("device", "visible", "expected"),
+    [
+        ("auto", None, ("auto", "0")),
+        ("cuda:1", None, ("cuda", "1")),
+        ("cuda:1", "4, 7", ("cuda", "7")),
+        ("cuda", "4,7", ("cuda", "4")),
+        ("auto", "", ("auto", "")),
+        ("cpu", None, ("cpu", "0")),
+    ],
+)
+def test_an_update_sees_one_gpu(
+    device: str, visible: str | None, expected: tuple[str, str]
+) -> None:
+    assert one_gpu(device, visible) == expected
+    with pytest.raises(ConfigError, match="CUDA_VISIBLE_DEVICES shows 2 GPUs"):
+        one_gpu("cuda:2", "4,7")
 
 
 def test_the_name_holds_what_changes_the_weights(tmp_path: Path) -> None:

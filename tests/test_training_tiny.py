@@ -48,7 +48,7 @@ device = "cpu"
 """
 
 
-def prompts() -> Sequence[Sequence[Message]]:
+def prompts(store: Path) -> Sequence[Sequence[Message]]:
     """Return what an agent is asked on trust, in the layout of the study."""
     chat = ScriptedChat(lambda request: "Answer: cheat, Score: 3")
     schedule = Schedule(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1)
@@ -58,18 +58,24 @@ def prompts() -> Sequence[Sequence[Message]]:
         schedule=schedule,
         repeats=1,
         seed=1,
-        store="prompts.db",
+        store=store,
     ).run_sync()
     return [request.messages for request in chat.requests]
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty current folder with a tiny model that can speak, and a study file."""
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a tiny model that can speak."""
     needs_training_libraries()
+    folder = tmp_path_factory.mktemp("speaking")
+    return make_speaking_model(folder / "tiny", prompts(folder / "prompts.db"))
+
+
+@pytest.fixture
+def place(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a current folder with a study file."""
     monkeypatch.chdir(tmp_path)
-    make_speaking_model(tmp_path / "tiny", prompts())
-    (tmp_path / "study.toml").write_text(f'agent = "hf:{tmp_path / "tiny"}"\n{STUDY}')
+    (tmp_path / "study.toml").write_text(f'agent = "hf:{tiny}"\n{STUDY}')
     return tmp_path
 
 

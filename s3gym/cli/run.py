@@ -12,13 +12,14 @@ import click
 
 from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
-from s3gym.cli.interrupt import interrupting
+from s3gym.cli.interrupt import interrupting, kindly_stopped
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
 from s3gym.cli.parts import Wiring, charge_recorded, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.cli.proxy import Front, front
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
+from s3gym.halt import HaltedError
 from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
@@ -248,7 +249,7 @@ def _finish(
     sweep.on_event = watcher
     watcher.curves = _curves(sweep)
     try:
-        with watcher, interrupting() as sweep.interrupt:
+        with watcher, kindly_stopped(), interrupting() as sweep.interrupt:
             if before_agents is not None:
                 start = before_agents.around(sweep, start)
             result: Result = anyio.run(start)
@@ -256,6 +257,9 @@ def _finish(
         if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt) is None:
             raise
         say_error(f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}")
+        raise SystemExit(INTERRUPTED) from None
+    except HaltedError:
+        say_error(f"stopped; nothing is lost: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:
         raise BudgetExhaustedError(

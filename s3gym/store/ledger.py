@@ -328,6 +328,13 @@ class Ledger:
             ),
         )
 
+    def has_calls(self, study: str, place: str) -> bool:
+        """Return whether any call of a place is recorded."""
+        row = self._db.execute(
+            "SELECT 1 FROM calls WHERE study = ? AND place = ? LIMIT 1", (study, place)
+        ).fetchone()
+        return row is not None
+
     def call(
         self, site: CallSite, purpose: str, attempt: int
     ) -> tuple[str, Reply | ModelError] | None:
@@ -346,14 +353,17 @@ class Ledger:
 
 def message_hash(message: Message) -> str:
     """Return the content hash of a message."""
-    if len(message.content) < LONG_MESSAGE:
-        return digest(message.role, message.content, int(message.stable))
-    return _long_hash(message)
+    return _short_hash(message) if len(message.content) < LONG_MESSAGE else _long_hash(message)
 
 
-@lru_cache(maxsize=256)  # a long recollection goes into every prompt of its episodes
-def _long_hash(message: Message) -> str:
+def _hash(message: Message) -> str:
     return digest(message.role, message.content, int(message.stable))
+
+
+# A recollection goes into every prompt of its episodes, rules go into all; few long texts are
+# kept, because each may be as long as a memory's budget.
+_short_hash = lru_cache(maxsize=2048)(_hash)
+_long_hash = lru_cache(maxsize=256)(_hash)
 
 
 def request_hash(chat: str, messages: Sequence[Message], max_tokens: int, seed: int | None) -> str:

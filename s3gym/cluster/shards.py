@@ -4,66 +4,27 @@ A shard is an ordinary store that holds one study under the sweep's seeds, so th
 that of the same study in one store with all others. A worker writes to it under a lease.
 """
 
-import os
-import re
-import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from s3gym.api import Sweep
-from s3gym.cluster.lease import TABLE, TTL, Lease, holder
+from s3gym.cluster.files import lock_of, must_be_new_folder, put_file, shard_name
+from s3gym.cluster.lease import TABLE, TTL, Lease
 from s3gym.cluster.manifest import Entry, Manifest, installed, read_manifest, write_manifest
+from s3gym.cluster.standing import StudyStatus, standing
 from s3gym.errors import ConfigError, StoreError
 from s3gym.provenance import provenance
-from s3gym.records import Phase
-from s3gym.schedule import Schedule
-from s3gym.sealed.seal import private_files
 from s3gym.store import file
 from s3gym.store.chain import digest
-from s3gym.store.spec import read_spec
 from s3gym.store.store import Store
 from s3gym.store.verdicts import VerdictLog
 from s3gym.study import StudyPlan
 from s3gym.sweep import add_studies
 
 SHARDS = "shards"
-LONGEST_NAME = 80
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyStatus:
-    """How one study of a sweep stands.
-
-    Attributes:
-        study: Its id.
-        status: As in a store; ``pending`` too where there is no shard yet, and ``unreadable``.
-        note: Why it stopped.
-        explored: Exploration episodes that are over, of ``to_explore``.
-        invalid: (checkpoint, reason) of its invalid points.
-        curve: (checkpoint, mean score) so far.
-        root: Its sealed root.
-        worker: Who writes to it now; empty for nobody.
-    """
-
-    study: str
-    status: str
-    note: str = ""
-    explored: int = 0
-    to_explore: int = 0
-    invalid: tuple[tuple[int, str], ...] = ()
-    curve: tuple[tuple[int, float], ...] = ()
-    root: str | None = None
-    worker: str = ""
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is left for a resume."""
-        return self.status == "done" and not self.invalid
 
 
 class SweepFolder:
@@ -192,7 +153,7 @@ class SweepFolder:
             return StudyStatus(study=study, status="pending")
         try:
             with self.reading(study) as db:
-                return _status(study, db)
+                return standing(study, db)
         except StoreError as error:
             return StudyStatus(study=study, status="unreadable", note=str(error))
 
@@ -253,7 +214,7 @@ class SweepFolder:
         with self.reading(study):
             pass  # says what is wrong before anything is written
         journal: file.Journal = "PERSIST" if self.manifest.shared else "WAL"
-        lock, locked = _lock(path)
+        lock, locked = lock_of(path)
         try:
             connection = file.open_writer(path, journal)
         except StoreError:
@@ -279,7 +240,7 @@ class SweepFolder:
                 store.verdicts.set_secret("salt", self.manifest.salt)
             store.note_provenance(**provenance())
             add_studies(store, [plan])
-            _put(db.serialize(), path)
+            put_file(db.serialize(), path)
 
     def take_in(self, study: str, source: str | Path) -> None:
         """Put a shard into the folder that a worker wrote where nobody else can see it.
@@ -296,7 +257,7 @@ class SweepFolder:
             self.must_own(study, db, source)
         with file.disk_errors(source):
             content = source.read_bytes()
-        if not _put(content, path):
+        if not put_file(content, path):
             raise StoreError(f"{path}: the folder has this study's shard already")
         with file.disk_errors(source):
             source.unlink()
@@ -313,91 +274,3 @@ class SweepFolder:
         if any(root is None for _, root in roots):
             return None
         return digest(*sorted(roots))
-
-
-def shard_name(study: str) -> str:
-    """Return the file name of a study's shard: readable, and safe in any folder."""
-    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", study).strip("-.")[:LONGEST_NAME]
-    return f"{readable}-{sha256(study.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}.db"
-
-
-def is_sweep_folder(path: str | Path) -> bool:
-    """Return whether a path is the folder of a sweep."""
-    return (Path(path) / file.SWEEP).is_file()
-
-
-def must_be_new_folder(path: Path) -> None:
-    """Refuse a path at which the folder of a new sweep cannot be made.
-
-    Raises:
-        StoreError: Something is there.
-    """
-    if is_sweep_folder(path):
-        raise StoreError(
-            f"{path}: this sweep exists; continue it with 's3gym resume {path}', or name another "
-            f"folder"
-        )
-    with file.disk_errors(path):
-        if path.exists() and not path.is_dir():
-            raise StoreError(f"{path}: expected a folder, a file or device is there")
-        if path.exists() and any(path.iterdir()):
-            raise StoreError(f"{path}: the folder is not empty; name a new one")
-
-
-def _put(content: bytes, path: Path) -> bool:
-    """Write a file whole, unless there is one of its name; return whether there was none."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with file.disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with private_files(), draft.open("wb") as target:
-                target.write(content)
-                target.flush()
-                os.fsync(target.fileno())
-            return _named(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-def _named(draft: Path, path: Path) -> bool:
-    """Give a file its name, unless that is taken; return whether it was free."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links
-        if path.exists():
-            return False
-        draft.replace(path)
-    return True
-
-
-def _lock(path: Path) -> tuple[file.Lock | None, bool]:
-    """Return (the file's lock, whether another process has it); some file systems have none."""
-    try:
-        return file.Lock(path), False
-    except file.LockedError:
-        return None, True
-    except OSError:
-        return None, False
-
-
-def _status(study: str, db: sqlite3.Connection) -> StudyStatus:
-    spec, status, note = db.execute("SELECT spec, status, note FROM studies").fetchone()
-    schedule = Schedule(**read_spec(study, spec)["schedule"])
-    (explored,) = db.execute(
-        "SELECT count(*) FROM episodes WHERE phase = ? AND status = 'done'", (Phase.EXPLORATION,)
-    ).fetchone()
-    invalid = db.execute("SELECT checkpoint, reason FROM invalid_points ORDER BY checkpoint")
-    log, held = VerdictLog(db), holder(db)
-    return StudyStatus(
-        study=study,
-        status=status,
-        note=note,
-        explored=explored,
-        to_explore=schedule.exploration_episodes,
-        invalid=tuple(invalid.fetchall()),
-        curve=tuple(log.curve(study)),
-        root=log.root(study),
-        worker=held[0] if held is not None and held[1] else "",
-    )

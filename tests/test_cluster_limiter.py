@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+
 from s3gym.budget import NOTHING, Price, Spent
 from s3gym.cluster.letters import Answer, Letter
 from s3gym.cluster.limiter import Limiter, MeterSettings, settings_of

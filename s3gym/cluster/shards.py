@@ -5,7 +5,7 @@ that of the same study in one store with all others. A worker writes to it under
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class SweepFolder:
         self.path, self.manifest = path, manifest
         self.studies = tuple(entry.id for entry in manifest.studies)
         self._specs = {entry.id: entry.spec for entry in manifest.studies}
+        self.manifest_path = path / file.SWEEP
         self._plans: dict[str, StudyPlan] = {}
 
     @classmethod
@@ -269,8 +270,10 @@ class SweepFolder:
             return sorted(p for p in (self.path / SHARDS).glob("[!.]*.db") if p.name not in known)
 
     def root(self) -> str | None:
-        """Return the root over all studies, that of a store with all of them."""
-        roots = [(status.study, status.root) for status in self.status()]
-        if any(root is None for _, root in roots):
-            return None
-        return digest(*sorted(roots))
+        """Return the root over all studies, that of a store with all of them, once all are done."""
+        return self.root_of(self.status())
+
+    def root_of(self, states: Sequence[StudyStatus]) -> str | None:
+        """Return the same from what ``status`` gave."""
+        roots = [[state.study, state.root] for state in states]
+        return None if any(root is None for _, root in roots) else digest(*sorted(roots))

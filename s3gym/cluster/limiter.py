@@ -41,7 +41,7 @@ class MeterSettings:
         max_usd: As in ``Budget``; likewise the others.
     """
 
-    limits: LimitSettings = LimitSettings()
+    limits: LimitSettings = field(default_factory=LimitSettings)
     max_usd: float | None = None
     max_tokens: int | None = None
     max_hours: float | None = None
@@ -144,6 +144,7 @@ class Limiter:
         self._events: list[Event] = []
         self._letters = 0
         self._stopping = False
+        self._runs: dict[str, str] = {}
         self._begun, self._open = anyio.Event(), anyio.Event()
         self._group: TaskGroup | None = None
 
@@ -193,6 +194,7 @@ class Limiter:
             return Answer(number=letter.number, stale=True)
         session.number, session.heard = letter.number, self._clock()
         session.wake()  # the letter that waits is overtaken
+        self._note_run(letter)
         self._take_in(letter, session)
         if letter.leaving:
             del self._sessions[letter.session]
@@ -201,6 +203,17 @@ class Limiter:
             while session.number == letter.number and not self._has_news(letter, session):
                 await session.news.wait()
         return self._answer(letter, session)
+
+    def _note_run(self, letter: Letter) -> None:
+        """Let the driver know when a study runs again because its worker was lost."""
+        before = self._runs.get(letter.study)
+        if before not in (None, letter.session) and not letter.leaving:
+            note = f"{before} was lost, {letter.session} took it over"
+            self._events.append(Event(kind="moved", study=letter.study, note=note))
+        if letter.leaving:
+            self._runs.pop(letter.study, None)
+        else:
+            self._runs[letter.study] = letter.session
 
     def _take_in(self, letter: Letter, session: _Session) -> None:
         before = self._spent.get(letter.session, NOTHING)

@@ -12,7 +12,8 @@ from typing import TypeVar
 import anyio
 import stamina
 
-from s3gym.contracts.chat import ChatModel, Reply
+from s3gym.budget import Named
+from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
 
 T = TypeVar("T")
@@ -293,7 +294,7 @@ class Limits:
         self._drained, self._clock = drained, clock
         self._endpoints: dict[str, EndpointLimits] = {}
 
-    def of(self, chat: ChatModel) -> EndpointLimits:
+    def of(self, chat: Named) -> EndpointLimits:
         """Return the limits of a chat model's endpoint."""
         endpoint = str(getattr(chat, "endpoint", "") or chat.name)
         if endpoint not in self._endpoints:

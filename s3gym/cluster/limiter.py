@@ -234,7 +234,8 @@ class Limiter:
         for ask in letter.asks:
             if ask.id not in session.permits:
                 self._begin(session, _Permit(ask=ask, attempt=ask.attempt - 1))
-        named = {entry.id for entry in (*letter.held, *letter.asks, *letter.outcomes)}
+        named = {ask.id for ask in (*letter.held, *letter.asks)}
+        named |= {outcome.id for outcome in letter.outcomes}
         for gone in [number for number in session.permits if number not in named]:
             session.permits.pop(gone).scope.cancel()
 

@@ -15,8 +15,9 @@ from s3gym.calls import CallSite, Purpose
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.deadline import service_time
 from s3gym.errors import ModelError, StoreError
+from s3gym.halt import check_halt
 from s3gym.records import Message
-from s3gym.store.ledger import request_hash
+from s3gym.store.hashes import request_hash
 from s3gym.store.store import Store, now
 from s3gym.text import storable
 
@@ -104,6 +105,7 @@ class StudyBroker:
                 reply=outcome,
             )
 
+        check_halt()
         started = now()
         try:
             reply = await self._sent(chat, messages, max_tokens, seed)

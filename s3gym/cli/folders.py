@@ -10,7 +10,7 @@ from s3gym.api import Result, Sweep
 from s3gym.cli.parts import charge_recorded
 from s3gym.cluster.files import is_sweep_folder
 from s3gym.cluster.shards import SweepFolder
-from s3gym.config import RunConfig
+from s3gym.config import RunConfig, validated
 from s3gym.errors import ConfigError
 from s3gym.meter import Meter
 from s3gym.report.records import StoreRecord
@@ -72,13 +72,15 @@ def folder_config(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: It was made in Python.
     """
-    config = SweepFolder.open(path).manifest.config
+    folder = SweepFolder.open(path)
+    config = folder.manifest.config
     if config is None:
         raise ConfigError(
             f"{path}: this sweep was made in Python; resume it from that program with "
             f"s3gym.cluster.local.run_folder"
         )
-    return config
+    recorded = validated(RunConfig, config, str(folder.manifest_path))
+    return recorded.model_dump() | {"schedule": recorded.schedule}
 
 
 def charge_folder(meter: Meter, path: Path, base_url: str | None) -> None:

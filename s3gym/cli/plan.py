@@ -25,7 +25,6 @@ from s3gym.study import StudyPlan
 @click.option("--schedule", type=click.Choice(sorted(SCHEDULES)), help="Default: paper.")
 @click.option("--seed", type=int)
 @click.option("--repeats", type=int, help="Studies per cell (default 3).")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option(
     "--power",
     "finished",

@@ -21,15 +21,16 @@ from s3gym.cli.folders import (
     shards,
     starting,
 )
-from s3gym.cli.interrupt import interrupting
+from s3gym.cli.interrupt import interrupting, kindly_stopped
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE, USAGE
 from s3gym.cli.parts import Wiring, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.cli.proxy import Front, front
 from s3gym.cluster.files import is_sweep_folder, must_be_new_folder
 from s3gym.cluster.shards import SweepFolder
-from s3gym.config import RunConfig, read_config, validated
+from s3gym.config import RunConfig, override, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
+from s3gym.halt import HaltedError
 from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
@@ -78,6 +79,9 @@ def part_options(command: Command) -> Command:
             click.option(
                 "--sealed-python", metavar="PATH", help="Interpreter that this user may run."
             ),
+            click.option(
+                "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
+            ),
             click.option("--quiet", is_flag=True, help="Show failures only."),
         )
     ):
@@ -100,7 +104,6 @@ def engine_options(command: Command) -> Command:
 @click.option("--seed", type=int, help="Root seed; drawn when it is missing.")
 @click.option("--repeats", type=int, help="Studies per cell (default 3).")
 @click.option("--store", help="File to write.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option(
     "--oracle",
     type=click.Choice(ORACLES),
@@ -146,21 +149,29 @@ def run_command(
 @engine_options
 @part_options
 def resume_command(
-    store: Path, engine: str | None, address: str | None, *, quiet: bool, **given: Any
+    store: Path,
+    overrides: tuple[str, ...],
+    engine: str | None,
+    address: str | None,
+    *,
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Take up an unfinished run; what was finished or paid for is kept."""
     if engine is not None and not is_sweep_folder(store):
         raise ConfigError(f"--engine {engine}: {store} is not the folder of a sweep")
-    _continue(store, None, quiet=quiet, given=given, engine=engine, address=address)
+    _continue(store, None, overrides, quiet=quiet, given=given, engine=engine, address=address)
 
 
 @click.command("extend")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--repeats", type=int, required=True, help="Repeats that each cell shall have.")
 @part_options
-def extend_command(store: Path, repeats: int, *, quiet: bool, **given: Any) -> None:
+def extend_command(
+    store: Path, repeats: int, overrides: tuple[str, ...], *, quiet: bool, **given: Any
+) -> None:
     """Add repeats to every cell of a store, and finish what is unfinished."""
-    _continue(store, repeats, quiet=quiet, given=given)
+    _continue(store, repeats, overrides, quiet=quiet, given=given)
 
 
 def given_options(values: dict[str, Any]) -> dict[str, Any]:
@@ -184,6 +195,7 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
 def _continue(
     store: Path,
     repeats: int | None,
+    overrides: tuple[str, ...],
     *,
     quiet: bool,
     given: dict[str, Any],
@@ -205,6 +217,8 @@ def _continue(
     for key, value in renamed.items():
         table, _, name = key.rpartition(".")
         (recorded.setdefault(table, {}) if table else recorded)[name] = value
+    recorded["schedule"] = recorded["schedule"].model_dump()
+    override(recorded, overrides)
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay)
@@ -299,7 +313,7 @@ def _finish(
     sweep.on_event = watcher
     watcher.curves = _curves(sweep)
     try:
-        with watcher, interrupting() as sweep.interrupt:
+        with watcher, kindly_stopped(), interrupting() as sweep.interrupt:
             if before_agents is not None:
                 start = before_agents.around(sweep, start)
             result: Result = anyio.run(start)
@@ -307,6 +321,9 @@ def _finish(
         if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt) is None:
             raise
         say_error(f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}")
+        raise SystemExit(INTERRUPTED) from None
+    except HaltedError:
+        say_error(f"stopped; nothing is lost: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:
         raise BudgetExhaustedError(

@@ -17,7 +17,7 @@ from s3gym.deadline import service_time
 from s3gym.errors import ModelError, StoreError
 from s3gym.halt import check_halt
 from s3gym.records import Message
-from s3gym.store.ledger import request_hash
+from s3gym.store.hashes import request_hash
 from s3gym.store.store import Store, now
 from s3gym.text import storable
 

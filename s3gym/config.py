@@ -168,6 +168,14 @@ def read_config(
     source = "command line" if file is None else str(file)
     for key, value in given.items():
         _set(raw, key, value, source)
+    override(raw, overrides)
+    if "schedule" in raw:
+        raw["schedule"] = _schedule(raw["schedule"], source)
+    return validated(RunConfig, raw, source)
+
+
+def override(raw: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Set the keys of ``dotted.key=value`` texts; raises ``ConfigError`` for any other text."""
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
@@ -175,9 +183,6 @@ def read_config(
                 f"--set {text!r}: expected KEY=VALUE, for example games.snake.apples=1"
             )
         _set(raw, key.strip(), _toml_value(value.strip()), f"--set {text}")
-    if "schedule" in raw:
-        raw["schedule"] = _schedule(raw["schedule"], source)
-    return validated(RunConfig, raw, source)
 
 
 def read_toml(file: Path) -> dict[str, Any]:

@@ -305,6 +305,17 @@ def test_run_into_an_existing_store_names_resume(s3gym: Runner) -> None:
     assert "s3gym resume out.db" in answer.err
 
 
+def test_resume_takes_other_limits_but_no_other_study(s3gym: Runner) -> None:
+    assert s3gym("run", *QUICK, "--store", "out.db").code == 0
+    assert s3gym("resume", "out.db", "--set", "model.concurrency=3").code == 0
+    refused = s3gym("resume", "out.db", "--set", "schedule.evaluation_episodes=3")
+    assert refused.code == 2
+    assert "specification" in refused.err or "schedule" in refused.err
+    unknown = s3gym("resume", "out.db", "--set", "model.conkurrency=3")
+    assert unknown.code == 2
+    assert "concurrency" in unknown.err
+
+
 def test_an_agent_of_ones_own_must_be_named_again_on_resume(s3gym: Runner) -> None:
     run = ["run", *QUICK, "--agent", "own_parts:mine", "--memory", "none", "--store", "out.db"]
     assert s3gym(*run).code == 0

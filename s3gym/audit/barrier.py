@@ -10,7 +10,8 @@ from s3gym.audit.memory_calls import memory_prompt
 from s3gym.contracts.memory import CallRenderer
 from s3gym.errors import S3GymError
 from s3gym.records import LAYOUTS, Message, Observation, Phase, Turn
-from s3gym.store.ledger import Ledger, RecordedStep, message_hash
+from s3gym.store.hashes import message_hash
+from s3gym.store.ledger import Ledger, RecordedStep
 from s3gym.store.spec import read_spec
 from s3gym.text import shorten
 

@@ -26,7 +26,8 @@ from s3gym.parts import AgentPart
 from s3gym.records import Usage
 from s3gym.sealed.seal import Seal
 from s3gym.store import file
-from s3gym.store.ledger import ANSWERED, recorded_replies, request_hash
+from s3gym.store.hashes import request_hash
+from s3gym.store.ledger import ANSWERED, recorded_replies
 from s3gym.store.verdicts import VerdictLog
 
 NOT_RESULTS = frozenset({"rpm", "tpm", "concurrency", "deadline_seconds", "api_key_env"})

@@ -10,6 +10,7 @@ from s3gym.cli.console import console, say
 from s3gym.cli.parts import wire
 from s3gym.cli.report import facts
 from s3gym.cli.run import given_options, part_options
+from s3gym.cluster.merge import as_store
 from s3gym.config import read_config
 from s3gym.forecast import Forecast, forecast
 from s3gym.report.build import build_report
@@ -24,7 +25,6 @@ from s3gym.study import StudyPlan
 @click.option("--schedule", type=click.Choice(sorted(SCHEDULES)), help="Default: paper.")
 @click.option("--seed", type=int)
 @click.option("--repeats", type=int, help="Studies per cell (default 3).")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option(
     "--power",
     "finished",
@@ -44,8 +44,9 @@ def plan_command(
     """Show what a run may ask for: episodes, decisions, model calls, tokens and US dollars."""
     given.pop("replay")
     if finished is not None:
-        records = load_stores([finished])
-        print_power(power_rows(build_report(records, facts(records))), console())
+        with as_store(finished) as store:
+            records = load_stores([store])
+            print_power(power_rows(build_report(records, facts(records))), console())
         return
     config = read_config(study_file, given_options(given), overrides)
     plans = wire(config, offline=True).sweep.plans()

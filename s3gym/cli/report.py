@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -11,7 +12,10 @@ from s3gym.audit import audit_store
 from s3gym.budget import Price, RecordedChat, usd
 from s3gym.catalog import find_game, memory_prompts, pictures
 from s3gym.cli.console import console, say
+from s3gym.cli.folders import of_path
 from s3gym.cli.parts import find_own_modules, held_to
+from s3gym.cluster.files import is_sweep_folder
+from s3gym.cluster.merge import as_store
 from s3gym.config import validated
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
@@ -19,7 +23,7 @@ from s3gym.report.build import build_report
 from s3gym.report.compare import compare, load_side, print_comparison
 from s3gym.report.episodes import open_episodes
 from s3gym.report.files import dumps, to_json, write_csv, write_svg, write_text
-from s3gym.report.load import game_facts, load_stores
+from s3gym.report.load import game_facts, load_store, load_stores, select
 from s3gym.report.page import to_html
 from s3gym.report.paper import PaperRow, paper_rows
 from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
@@ -61,23 +65,26 @@ def report_command(
     quiet: bool,
 ) -> None:
     """Show the metrics of stores with their uncertainty."""
-    records = load_stores(stores)
-    report = build_report(records, facts(records, game), price=pricing(stores))
-    rows = paper_rows(report) if paper else []
-    if not quiet:
-        print_table(report, console())
-        if paper:
-            print_paper(rows, console())
-    if json_file is not None:
-        write_text(json_file, to_json(report))
-    if csv_folder is not None:
-        write_csv(report, csv_folder)
-    if svg_folder is not None:
-        write_svg(report, svg_folder)
-    if html_file is not None:
-        _write_page(report, records, stores, rows, html_file)
+    with ExitStack() as stack:
+        opened = tuple(stack.enter_context(as_store(store)) for store in stores)
+        records = load_stores(opened, stores)
+        named = [of_path(record, path) for record, path in zip(records, stores, strict=True)]
+        report = build_report(named, facts(records, game), price=pricing(opened))
+        rows = paper_rows(report) if paper else []
         if not quiet:
-            say(f"wrote {html_file}")
+            print_table(report, console())
+            if paper:
+                print_paper(rows, console())
+        if json_file is not None:
+            write_text(json_file, to_json(report))
+        if csv_folder is not None:
+            write_csv(report, csv_folder)
+        if svg_folder is not None:
+            write_svg(report, svg_folder)
+        if html_file is not None:
+            _write_page(report, records, opened, rows, html_file)
+            if not quiet:
+                say(f"wrote {html_file}")
 
 
 def facts(records: list[StoreRecord], own: tuple[str, ...] = ()) -> dict[str, GameFacts]:
@@ -188,13 +195,24 @@ def _write_page(
             write_text(Path(target), page)
 
 
+def _side(side: str) -> StoreRecord:
+    """Read one side of a comparison, which may be, or name an arm of, a sweep's folder."""
+    path, _, prefix = side.rpartition(":")
+    folder = Path(side if Path(side).exists() else path)
+    if not is_sweep_folder(folder):
+        return load_side(side)
+    with as_store(folder) as store:
+        record = of_path(load_store(store), folder)
+    return record if Path(side).exists() else select(record, prefix)
+
+
 @click.command("compare")
 @click.argument("first")
 @click.argument("second")
 @click.option("--json", "json_file", type=File, help="Write the comparison as JSON.")
 def compare_command(first: str, second: str, json_file: Path | None) -> None:
     """Compare two stores, or two arms as STORE:GAME/AGENT/MEMORY, paired on seeds."""
-    found = compare(load_side(first), load_side(second), name_a=first, name_b=second)
+    found = compare(_side(first), _side(second), name_a=first, name_b=second)
     print_comparison(found, console())
     if json_file is not None:
         write_text(json_file, dumps(found))

@@ -3,7 +3,7 @@
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,23 @@ import click
 
 from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
+from s3gym.cli.folders import (
+    ENGINES,
+    charge_folder,
+    folder_config,
+    folder_for,
+    going_on,
+    shards,
+    starting,
+)
 from s3gym.cli.interrupt import interrupting, kindly_stopped
-from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
-from s3gym.cli.parts import Wiring, charge_recorded, held_to, wire
+from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE, USAGE
+from s3gym.cli.parts import Wiring, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.cli.proxy import Front, front
-from s3gym.config import RunConfig, read_config, validated
+from s3gym.cluster.files import is_sweep_folder, must_be_new_folder
+from s3gym.cluster.shards import SweepFolder
+from s3gym.config import RunConfig, override, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.halt import HaltedError
 from s3gym.oracle import ORACLES
@@ -68,11 +79,23 @@ def part_options(command: Command) -> Command:
             click.option(
                 "--sealed-python", metavar="PATH", help="Interpreter that this user may run."
             ),
+            click.option(
+                "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
+            ),
             click.option("--quiet", is_flag=True, help="Show failures only."),
         )
     ):
         command = option(command)
     return command
+
+
+def engine_options(command: Command) -> Command:
+    """Add the options that say which machines run a sweep's folder."""
+    address = click.option("--address", help="Where the engine's cluster is reached.")
+    engine = click.option(
+        "--engine", type=click.Choice(sorted(ENGINES)), help="Run studies into a folder by this."
+    )
+    return engine(address(command))
 
 
 @click.command("run")
@@ -81,16 +104,23 @@ def part_options(command: Command) -> Command:
 @click.option("--seed", type=int, help="Root seed; drawn when it is missing.")
 @click.option("--repeats", type=int, help="Studies per cell (default 3).")
 @click.option("--store", help="File to write.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option(
     "--oracle",
     type=click.Choice(ORACLES),
     help="Perfect judging or exploring, for comparison: outside the protocol.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would run, and stop.")
+@engine_options
 @part_options
 def run_command(
-    study_file: Path | None, overrides: tuple[str, ...], *, dry_run: bool, quiet: bool, **given: Any
+    study_file: Path | None,
+    overrides: tuple[str, ...],
+    engine: str | None,
+    address: str | None,
+    *,
+    dry_run: bool,
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Run studies: every game x agent x memory x repeat, into a new store."""
     replay = given.pop("replay")
@@ -102,27 +132,46 @@ def run_command(
     if dry_run:
         _show_plans(config, plans)
         return
-    sweep.store = default_store(plans) if sweep.store is None else sweep.store
-    file.must_be_new(Path(sweep.store))  # before anything is shown
+    folder = folder_for(config, engine, default_store(plans))
+    start: Callable[[], Any] = sweep.run
+    if folder is not None:
+        must_be_new_folder(folder)  # before anything is shown
+        sweep.store, start = folder, starting(folder, sweep, config, engine, address)
+    else:
+        sweep.store = default_store(plans) if sweep.store is None else sweep.store
+        file.must_be_new(Path(sweep.store))
     watcher = Watcher(plans, quiet=quiet)
-    _finish(wiring, watcher, sweep.run, before_agents)
+    _finish(wiring, watcher, start, before_agents)
 
 
 @click.command("resume")
 @click.argument("store", type=click.Path(path_type=Path))
+@engine_options
 @part_options
-def resume_command(store: Path, *, quiet: bool, **given: Any) -> None:
+def resume_command(
+    store: Path,
+    overrides: tuple[str, ...],
+    engine: str | None,
+    address: str | None,
+    *,
+    quiet: bool,
+    **given: Any,
+) -> None:
     """Take up an unfinished run; what was finished or paid for is kept."""
-    _continue(store, None, quiet=quiet, given=given)
+    if engine is not None and not is_sweep_folder(store):
+        raise ConfigError(f"--engine {engine}: {store} is not the folder of a sweep")
+    _continue(store, None, overrides, quiet=quiet, given=given, engine=engine, address=address)
 
 
 @click.command("extend")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--repeats", type=int, required=True, help="Repeats that each cell shall have.")
 @part_options
-def extend_command(store: Path, repeats: int, *, quiet: bool, **given: Any) -> None:
+def extend_command(
+    store: Path, repeats: int, overrides: tuple[str, ...], *, quiet: bool, **given: Any
+) -> None:
     """Add repeats to every cell of a store, and finish what is unfinished."""
-    _continue(store, repeats, quiet=quiet, given=given)
+    _continue(store, repeats, overrides, quiet=quiet, given=given)
 
 
 def given_options(values: dict[str, Any]) -> dict[str, Any]:
@@ -143,10 +192,20 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str, Any]) -> None:
+def _continue(
+    store: Path,
+    repeats: int | None,
+    overrides: tuple[str, ...],
+    *,
+    quiet: bool,
+    given: dict[str, Any],
+    engine: str | None = None,
+    address: str | None = None,
+) -> None:
     replay = given.pop("replay")
     before_agents = front(given.pop("proxy"), replay)
-    recorded = recorded_config(store)
+    folder = is_sweep_folder(store) and repeats is None
+    recorded = folder_config(store) if folder else recorded_config(store)
     renamed = _renamed(given, recorded)
     if repeats is not None:
         if repeats < recorded["repeats"]:
@@ -158,12 +217,17 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     for key, value in renamed.items():
         table, _, name = key.rpartition(".")
         (recorded.setdefault(table, {}) if table else recorded)[name] = value
+    recorded["schedule"] = recorded["schedule"].model_dump()
+    override(recorded, overrides)
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay)
-    charge_recorded(wiring.meter, store, config.model.base_url)
+    charge_folder(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
-    _finish(wiring, watcher, wiring.sweep.resume, before_agents)
+    start: Callable[[], Any] = wiring.sweep.resume
+    if folder:
+        start = going_on(store, wiring.sweep, config, engine, address)
+    _finish(wiring, watcher, start, before_agents)
 
 
 def recorded_config(store: Path) -> dict[str, Any]:
@@ -273,10 +337,12 @@ def _more(spent: str) -> str:
     return f"--{spent.partition(' ')[0].replace('_', '-')} ..."
 
 
-def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
-    def read(study: str) -> list[tuple[int, float]]:
+def _curves(sweep: Sweep) -> Callable[[str], Sequence[tuple[int, float]]]:
+    def read(study: str) -> Sequence[tuple[int, float]]:
         if sweep.store is None:
             return []
+        if is_sweep_folder(sweep.store):
+            return SweepFolder.open(sweep.store).status_of(study).curve
         db = file.open_reader(Path(sweep.store))
         try:
             return VerdictLog(db).curve(study)
@@ -289,7 +355,7 @@ def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
 def say_result(result: Result) -> None:
     """Say how a run ended, and exit with the documented code."""
     outcome = result.outcome
-    unfinished = {*outcome.failed, *outcome.refused, *outcome.paused}
+    unfinished = {*outcome.failed, *outcome.refused, *outcome.paused, *outcome.unkept}
     done = len(result.studies) - len(unfinished)
     say(f"{done} of {len(result.studies)} studies done")
     unread, steps = _unread(result.store)
@@ -298,24 +364,31 @@ def say_result(result: Result) -> None:
     say(f"root {result.root or 'not sealed: studies are unfinished'}")
     for name, reason in (outcome.failed | outcome.refused).items():
         say_error(reason if reason.startswith(name) else f"{name}: {reason}")
+    for reason in outcome.unkept.values():
+        say_error(reason)
     for name in outcome.paused:
         say_error(f"{name}: paused by a service; s3gym resume {result.store}")
     for name in outcome.invalid:
         say_error(f"{name}: has invalid points; s3gym resume {result.store} tries them again")
     if outcome.failed:
         raise SystemExit(PLUGIN)
+    if outcome.unkept:
+        raise SystemExit(USAGE)
     if outcome.paused or outcome.invalid or outcome.refused:
         raise SystemExit(SERVICE)
 
 
 def _unread(store: Path) -> tuple[int, int]:
     """Return (steps whose reply did not give action and self-score, all steps)."""
-    db = file.open_reader(store)
-    try:
-        unread, steps = db.execute(
-            "SELECT coalesce(sum(status IN ('no_action', 'no_score', 'truncated', 'refused')), 0), "
-            "count(*) FROM steps"
-        ).fetchone()
-    finally:
-        db.close()
-    return int(unread), int(steps)
+    unread = steps = 0
+    for path in shards(store):
+        db = file.open_reader(path)
+        try:
+            found = db.execute(
+                "SELECT coalesce(sum(status IN ('no_action', 'no_score', 'truncated', 'refused')), "
+                "0), count(*) FROM steps"
+            ).fetchone()
+        finally:
+            db.close()
+        unread, steps = unread + int(found[0]), steps + int(found[1])
+    return unread, steps

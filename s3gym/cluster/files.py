@@ -21,7 +21,10 @@ def shard_name(study: str) -> str:
 
 def is_sweep_folder(path: str | Path) -> bool:
     """Return whether a path is the folder of a sweep."""
-    return (Path(path) / file.SWEEP).is_file()
+    try:
+        return (Path(path) / file.SWEEP).is_file()
+    except OSError:  # for example a name that is too long
+        return False
 
 
 def must_be_new_folder(path: Path) -> None:

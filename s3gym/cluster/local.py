@@ -11,8 +11,9 @@ from s3gym.api import Point, Result, Sweep
 from s3gym.broker import Limits
 from s3gym.cluster.lease import TTL, HeldError
 from s3gym.cluster.shards import SweepFolder
-from s3gym.errors import StoreError, first_of
+from s3gym.errors import BudgetExhaustedError, StoreError, first_of
 from s3gym.events import Event
+from s3gym.halt import check_halt
 from s3gym.meter import Meter, described
 from s3gym.seams import close_part
 from s3gym.study import StudyPlan, run_study
@@ -60,10 +61,14 @@ async def run_folder(
     plans = folder.plans(sweep)
     limits = sweep.limits or Meter()
     unkept: dict[str, str] = {}
+    spent: list[BudgetExhaustedError] = []
 
     async def one(plan: StudyPlan, serial: anyio.CapacityLimiter) -> None:
         if folder.status_of(plan.id).done:
             return
+        check_halt()
+        if spent:
+            raise spent[0]
         try:
             await run_shard(
                 folder,
@@ -76,6 +81,9 @@ async def run_folder(
             )
         except StoreError as error:
             unkept[plan.id] = str(error)
+        except BudgetExhaustedError as error:
+            spent.append(error)  # studies that have not begun need no shard
+            raise
 
     try:
         failed, refused = await side_by_side(

@@ -88,15 +88,21 @@ class SweepFolder:
         """
         return cls(Path(path), read_manifest(Path(path)))
 
-    def share(self) -> None:
-        """Let workers of several machines write to it from now on.
+    def keep(self, *, config: Mapping[str, Any], shared: bool = False) -> None:
+        """Keep a configuration that is new, and that workers of several machines write from now on.
+
+        Args:
+            config: Gives the same studies, perhaps under other limits.
+            shared: Workers of several machines will write to it; that stays so.
 
         Raises:
             StoreError: The disk refused.
         """
-        if not self.manifest.shared:
-            self.manifest = self.manifest.model_copy(update={"shared": True})
-            write_manifest(self.path, self.manifest)
+        update = {"config": dict(config), "shared": shared or self.manifest.shared}
+        changed = self.manifest.model_copy(update=update)
+        if changed != self.manifest:
+            write_manifest(self.path, changed)
+            self.manifest = changed
 
     def plans(self, sweep: Sweep) -> list[StudyPlan]:
         """Return the plans of the folder's sweep, under its seeds.

@@ -95,18 +95,25 @@ def load_store(path: str | Path, label: str = "") -> StoreRecord:
         )
 
 
-def load_stores(paths: Sequence[str | Path]) -> list[StoreRecord]:
+def load_stores(
+    paths: Sequence[str | Path], called: Sequence[str | Path] | None = None
+) -> list[StoreRecord]:
     """Read several stores; each study carries its store's file name when there are several.
+
+    Args:
+        paths: The stores.
+        called: What they are called, where that is not their path.
 
     Raises:
         StoreError: As ``load_store``.
     """
     if len(paths) == 1:
         return [load_store(paths[0])]
-    names = Counter(Path(path).stem for path in paths)
+    called = called or paths
+    names = Counter(Path(name).stem for name in called)
     return [
-        load_store(path, Path(path).stem if names[Path(path).stem] == 1 else str(path))
-        for path in paths
+        load_store(path, Path(name).stem if names[Path(name).stem] == 1 else str(name))
+        for path, name in zip(paths, called, strict=True)
     ]
 
 

@@ -288,8 +288,9 @@ def _roll_back(path: Path) -> None:
 
 
 def _connect(path: Path, journal: Journal = "WAL") -> sqlite3.Connection:
-    # Absolute: SQLite would read a name such as file:x.db as an address.
-    connection = sqlite3.connect(path.absolute(), timeout=BUSY_SECONDS, isolation_level=None)
+    # An address, so that a merge can attach a shard by one, which says: read-only.
+    address = path.absolute().as_uri()
+    connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
     connection.execute(f"PRAGMA journal_mode = {journal}")
     connection.execute("PRAGMA synchronous = NORMAL")
     # A checkpoint waits for the disk: one every 1,000 pages (the default) is a third of what a

@@ -1,0 +1,129 @@
+"""Sweeps in a folder, as the command line starts, continues and counts them."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from s3gym.api import Result, Sweep
+from s3gym.cli.parts import charge_recorded
+from s3gym.cluster.files import is_sweep_folder
+from s3gym.cluster.shards import SweepFolder
+from s3gym.config import RunConfig, validated
+from s3gym.errors import ConfigError
+from s3gym.meter import Meter
+from s3gym.report.records import StoreRecord
+
+LOCAL = "local"
+ENGINES = {LOCAL: "s3gym.cluster.local"}
+"""Engine -> module with its ``run_folder``; loaded when it is used."""
+
+
+def folder_for(config: RunConfig, engine: str | None, fallback: Path) -> Path | None:
+    """Return the folder that a run shall fill, or ``None`` where it shall write one store.
+
+    Args:
+        config: Its ``store`` names a folder when it ends in ``/``, or is one of a sweep.
+        engine: What was given as ``--engine``: every engine fills a folder.
+        fallback: The store that is written where none is named.
+    """
+    store = config.store
+    if store is None:
+        return None if engine is None else fallback.with_suffix("")
+    if engine is not None or store.endswith("/") or is_sweep_folder(store):
+        return Path(store)
+    return None
+
+
+def starting(
+    path: Path, sweep: Sweep, config: RunConfig, engine: str | None, address: str | None
+) -> Callable[[], Awaitable[Result]]:
+    """Return what makes a new folder and fills it."""
+    kept = _kept(config)
+
+    async def start() -> Result:
+        run = _engine(engine, address)
+        folder = SweepFolder.create(path, sweep, config=kept, shared=_shared(engine))
+        return await run(folder, sweep, config=kept, address=address)
+
+    return start
+
+
+def going_on(
+    path: Path, sweep: Sweep, config: RunConfig, engine: str | None, address: str | None
+) -> Callable[[], Awaitable[Result]]:
+    """Return what takes up an unfinished folder; it remembers limits and budget that are new."""
+    kept = _kept(config)
+
+    async def start() -> Result:
+        run = _engine(engine, address)
+        folder = SweepFolder.open(path)
+        folder.plans(sweep)  # what does not fit is refused before anything is written
+        folder.keep(config=kept, shared=_shared(engine))
+        return await run(folder, sweep, config=kept, address=address)
+
+    return start
+
+
+def folder_config(path: Path) -> dict[str, Any]:
+    """Return the configuration that a folder was made with.
+
+    Raises:
+        ConfigError: It was made in Python.
+    """
+    folder = SweepFolder.open(path)
+    config = folder.manifest.config
+    if config is None:
+        raise ConfigError(
+            f"{path}: this sweep was made in Python; resume it from that program with "
+            f"s3gym.cluster.local.run_folder"
+        )
+    recorded = validated(RunConfig, config, str(folder.manifest_path))
+    return recorded.model_dump() | {"schedule": recorded.schedule}
+
+
+def charge_folder(meter: Meter, path: Path, base_url: str | None) -> None:
+    """Count what the calls in a folder cost already, so that a resumed run keeps its budget."""
+    for shard in shards(path):
+        charge_recorded(meter, shard, base_url)
+
+
+def shards(path: Path) -> Iterator[Path]:
+    """Yield the stores that a path stands for: itself, or the shards of a sweep's folder."""
+    if not is_sweep_folder(path):
+        yield path
+        return
+    folder = SweepFolder.open(path)
+    yield from (shard for shard in map(folder.shard, folder.studies) if shard.exists())
+
+
+def not_begun(path: Path) -> list[str]:
+    """Return the studies of a sweep's folder that have no shard yet; none for a store."""
+    if not is_sweep_folder(path):
+        return []
+    folder = SweepFolder.open(path)
+    return [study for study in folder.studies if not folder.shard(study).exists()]
+
+
+def of_path(record: StoreRecord, path: Path) -> StoreRecord:
+    """Return what was read from a store that was made of a folder as the folder's record."""
+    return replace(record, path=str(path), root=None if not_begun(path) else record.root)
+
+
+def _engine(name: str | None, address: str | None) -> Callable[..., Awaitable[Result]]:
+    if address is not None and not _shared(name):
+        raise ConfigError(f"--address {address}: needs an --engine that runs on a cluster")
+    module = import_module(ENGINES[name or LOCAL])
+    run: Callable[..., Awaitable[Result]] = module.run_folder
+    return run
+
+
+def _shared(engine: str | None) -> bool:
+    """Return whether several machines will write: all engines but the local one use some."""
+    return engine not in (None, LOCAL)
+
+
+def _kept(config: RunConfig) -> dict[str, Any]:
+    """Return what a folder keeps of a configuration: no seed, which stands beside it."""
+    return config.model_dump(mode="json", exclude={"seed", "store"})

@@ -16,8 +16,10 @@ from s3gym.meter import Meter
 from s3gym.report.records import StoreRecord
 
 LOCAL = "local"
-ENGINES = {LOCAL: "s3gym.cluster.local"}
-"""Engine -> module with its ``run_folder``; loaded when it is used."""
+ENGINES = {LOCAL: "s3gym.cluster.local", "ray": "s3gym.cluster.ray_engine"}
+"""Engine -> module with its ``run_folder``; loaded when it is used.
+
+One with a ``check_engine`` is asked first whether it could run a sweep at all."""
 
 
 def folder_for(config: RunConfig, engine: str | None, fallback: Path) -> Path | None:
@@ -43,9 +45,13 @@ def starting(
     kept = _kept(config)
 
     async def start() -> Result:
-        run = _engine(engine, address)
+        run = _engine(engine, address, sweep, config)
         folder = SweepFolder.create(path, sweep, config=kept, shared=_shared(engine))
-        return await run(folder, sweep, config=kept, address=address)
+        try:
+            return await run(folder, sweep, config=kept, address=address)
+        except ConfigError:
+            folder.discard()
+            raise
 
     return start
 
@@ -57,7 +63,7 @@ def going_on(
     kept = _kept(config)
 
     async def start() -> Result:
-        run = _engine(engine, address)
+        run = _engine(engine, address, sweep, config)
         folder = SweepFolder.open(path)
         folder.plans(sweep)  # what does not fit is refused before anything is written
         folder.keep(config=kept, shared=_shared(engine))
@@ -111,10 +117,31 @@ def of_path(record: StoreRecord, path: Path) -> StoreRecord:
     return replace(record, path=str(path), root=None if not_begun(path) else record.root)
 
 
-def _engine(name: str | None, address: str | None) -> Callable[..., Awaitable[Result]]:
+def must_fit_engine(engine: str | None, replay: Path | None, proxy: int | None) -> None:
+    """Refuse, for workers on other machines, what only this process has.
+
+    Raises:
+        ConfigError: A store that answers the calls, or a proxy, was asked for.
+    """
+    given = "--replay" if replay is not None else "--proxy" if proxy is not None else ""
+    if given and _shared(engine):
+        raise ConfigError(f"{given} needs the engine of one machine: leave --engine {engine} out")
+
+
+def keys_are_elsewhere(engine: str | None) -> bool:
+    """Return whether not this process makes the model calls, so it needs no keys."""
+    return _shared(engine)
+
+
+def _engine(
+    name: str | None, address: str | None, sweep: Sweep, config: RunConfig
+) -> Callable[..., Awaitable[Result]]:
     if address is not None and not _shared(name):
         raise ConfigError(f"--address {address}: needs an --engine that runs on a cluster")
     module = import_module(ENGINES[name or LOCAL])
+    check = getattr(module, "check_engine", None)
+    if check is not None:
+        check(sweep, config.cluster, address)
     run: Callable[..., Awaitable[Result]] = module.run_folder
     return run
 

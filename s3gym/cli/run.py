@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from s3gym.cli.folders import (
     folder_config,
     folder_for,
     going_on,
+    keys_are_elsewhere,
+    must_fit_engine,
     shards,
     starting,
 )
@@ -124,9 +127,10 @@ def run_command(
 ) -> None:
     """Run studies: every game x agent x memory x repeat, into a new store."""
     replay = given.pop("replay")
+    must_fit_engine(engine, replay, given["proxy"])
     before_agents = front(given.pop("proxy"), replay)
     config = read_config(study_file, given_options(given), overrides)
-    wiring = wire(config, replay, offline=dry_run)
+    wiring = wire(config, replay, offline=dry_run or keys_are_elsewhere(engine))
     sweep = wiring.sweep
     plans = sweep.plans()
     if dry_run:
@@ -203,6 +207,7 @@ def _continue(
     address: str | None = None,
 ) -> None:
     replay = given.pop("replay")
+    must_fit_engine(engine, replay, given["proxy"])
     before_agents = front(given.pop("proxy"), replay)
     folder = is_sweep_folder(store) and repeats is None
     recorded = folder_config(store) if folder else recorded_config(store)
@@ -221,7 +226,7 @@ def _continue(
     override(recorded, overrides)
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
-    wiring = wire(config, replay)
+    wiring = wire(config, replay, offline=keys_are_elsewhere(engine))
     charge_folder(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
     start: Callable[[], Any] = wiring.sweep.resume
@@ -338,11 +343,13 @@ def _more(spent: str) -> str:
 
 
 def _curves(sweep: Sweep) -> Callable[[str], Sequence[tuple[int, float]]]:
+    folder = cache(SweepFolder.open)
+
     def read(study: str) -> Sequence[tuple[int, float]]:
         if sweep.store is None:
             return []
         if is_sweep_folder(sweep.store):
-            return SweepFolder.open(sweep.store).status_of(study).curve
+            return folder(sweep.store).status_of(study).curve
         db = file.open_reader(Path(sweep.store))
         try:
             return VerdictLog(db).curve(study)

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from s3gym.errors import ConfigError, MissingExtraError
@@ -25,6 +26,12 @@ QUIET = {
 }
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Ray's switch for listening on 127.0.0.1 alone; it is named after where it is the default."""
+
+
+def must_be_installed() -> None:
+    """Check that Ray is there; raises ``MissingExtraError``."""
+    if find_spec("ray") is None:
+        raise MissingExtraError("the engine 'ray'", "ray")
 
 
 @contextmanager
@@ -43,10 +50,8 @@ def connected(address: str | None) -> Iterator[Any]:
     os.environ.update(QUIET)
     if address is None:
         os.environ.update(LOOPBACK)
-    try:
-        ray = import_module("ray")
-    except ImportError:
-        raise MissingExtraError("the engine 'ray'", "ray") from None
+    must_be_installed()
+    ray = import_module("ray")
     if ray.is_initialized():
         yield ray
         return

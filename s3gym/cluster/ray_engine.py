@@ -17,11 +17,17 @@ import anyio
 
 from s3gym.api import Result, Sweep
 from s3gym.budget import Spent
+from s3gym.catalog import find_agent
 from s3gym.cluster.letters import Report
 from s3gym.cluster.limiter import settings_of
 from s3gym.cluster.local import folder_result
 from s3gym.cluster.manifest import installed
-from s3gym.cluster.ray_connect import connected
+from s3gym.cluster.ray_connect import (
+    checked_address,
+    connected,
+    must_answer,
+    must_be_installed,
+)
 from s3gym.cluster.ray_worker import Ending, Job, Keys, LimiterActor, check_machine, run_task
 from s3gym.cluster.shards import SweepFolder
 from s3gym.cluster.token import write_token
@@ -71,12 +77,8 @@ async def run_folder(
     """
     config = dict(config or {})
     cluster = validated(ClusterConfig, config.get("cluster") or {}, "cluster")
+    meter = check_engine(sweep, cluster, address)
     address = address or cluster.address
-    if sweep.seal is not None:
-        raise ConfigError("a sealed run needs the engine of one machine: leave --engine ray out")
-    meter = sweep.limits or Meter()
-    if not isinstance(meter, Meter):
-        raise ConfigError(f"limits: expected a Meter, got {type(meter).__name__}")
     folder.plans(sweep)
     pending = folder.pending()
     keys = keys_of(cluster)
@@ -97,6 +99,40 @@ async def run_folder(
         await driver.check_cluster()
         await driver.run(pending)
     return folder_result(folder, failed=driver.failed, refused=driver.refused, unkept=driver.unkept)
+
+
+def check_engine(sweep: Sweep, cluster: ClusterConfig, address: str | None) -> Meter:
+    """Check, before anything is written, that this engine could run a sweep.
+
+    Args:
+        sweep: What to run.
+        cluster: What it asks of the cluster.
+        address: As for ``run_folder``.
+
+    Returns:
+        The sweep's limits and budget.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        ConfigError: The sweep has what workers on other machines cannot have, or nothing answers.
+    """
+    must_be_installed()
+    if sweep.seal is not None:
+        raise ConfigError("a sealed run needs the engine of one machine: leave --engine ray out")
+    for part in (find_agent(agent) for agent in sweep.agents):
+        if part.serial:
+            raise ConfigError(
+                f"agent {part.name!r} plays one episode at a time in the whole run, which workers "
+                f"beside one another cannot keep to: leave --engine ray out"
+            )
+    meter = sweep.limits or Meter()
+    if not isinstance(meter, Meter):
+        raise ConfigError(f"limits: expected a Meter, got {type(meter).__name__}")
+    keys_of(cluster)
+    address = address or cluster.address
+    if address is not None and ":" in (target := checked_address(address)):
+        must_answer(target)
+    return meter
 
 
 def keys_of(cluster: ClusterConfig) -> Keys:

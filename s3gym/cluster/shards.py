@@ -6,7 +6,7 @@ that of the same study in one store with all others. A worker writes to it under
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from s3gym.cluster.files import lock_of, must_be_new_folder, put_file, shard_nam
 from s3gym.cluster.lease import TABLE, TTL, Lease
 from s3gym.cluster.manifest import Entry, Manifest, installed, read_manifest, write_manifest
 from s3gym.cluster.standing import StudyStatus, standing
+from s3gym.cluster.token import NAME as TOKEN
 from s3gym.errors import ConfigError, StoreError
 from s3gym.provenance import provenance
 from s3gym.store import file
@@ -268,6 +269,14 @@ class SweepFolder:
             raise StoreError(f"{path}: the folder has this study's shard already")
         with file.disk_errors(source):
             source.unlink()
+
+    def discard(self) -> None:
+        """Remove a folder in which no study was begun; one that holds a shard is left alone."""
+        with suppress(OSError):
+            (self.path / SHARDS).rmdir()  # only an empty one can be removed
+            for name in (file.SWEEP, TOKEN):
+                (self.path / name).unlink(missing_ok=True)
+            self.path.rmdir()
 
     def strangers(self) -> list[Path]:
         """Return the stores among the shards that belong to no study of the sweep."""

@@ -166,7 +166,7 @@ class _Driver:
     unkept: dict[str, str] = field(default_factory=dict)
     _queue: deque[str] = field(default_factory=deque)
     _refs: dict[str, Any] = field(default_factory=dict)
-    _told: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
+    _told: dict[str, dict[str, int]] = field(default_factory=dict)
     _spent: dict[str, Spent] = field(default_factory=dict)
     _stopped: ConfigError | BudgetExhaustedError | None = None
     _limiter: Any = None
@@ -286,7 +286,6 @@ class _Driver:
             self._tell(Event(kind="failed", study=study, note=self.refused[study]))
         finally:
             self._refs.pop(study, None)
-            self._told.pop(study, None)
 
     def _take_in(self, study: str, ending: Ending) -> None:
         if ending.shard is not None:
@@ -372,11 +371,11 @@ class _Driver:
             pass
 
     def _tell(self, event: Event) -> None:
-        told = self._told.setdefault(event.study, set())
-        happened = (event.kind, event.ordinal)
-        if event.kind in ONCE and happened in told:
+        told = self._told.setdefault(event.study, {})  # kind -> a bit per ordinal
+        before, bit = told.get(event.kind, 0), 1 << event.ordinal
+        if event.kind in ONCE and before & bit:
             return
-        told.add(happened)
+        told[event.kind] = before | bit
         if event.kind == "moved" and not self.job.token:
             event = replace(
                 event, note=f"{event.note}; the folder is not shared, so it starts again"

@@ -9,7 +9,7 @@ import anyio
 
 from s3gym.api import Result
 from s3gym.cli.parts import wire
-from s3gym.cluster.ray_engine import run_folder
+from s3gym.cluster.ray_engine import run_folder, unwrapped
 from s3gym.cluster.shards import SweepFolder
 from s3gym.config import RunConfig, read_config
 from s3gym.events import Event
@@ -66,11 +66,13 @@ def on_ray(
         sweep.on_event = events.append
 
     async def run() -> Result:
-        async with anyio.create_task_group() as group:
-            if beside is not None:
+        if beside is None:
+            return await run_folder(folder, sweep, config=kept(settings), address=address)
+        with unwrapped():
+            async with anyio.create_task_group() as group:
                 group.start_soon(beside)
-            result = await run_folder(folder, sweep, config=kept(settings), address=address)
-            group.cancel_scope.cancel()
+                result = await run_folder(folder, sweep, config=kept(settings), address=address)
+                group.cancel_scope.cancel()
         return result
 
     return anyio.run(run)
@@ -87,6 +89,11 @@ def cluster(*nodes: dict[str, Any]) -> Iterator[Any]:
             "num_cpus": 0,
             "object_store_memory": 80_000_000,
             "include_dashboard": False,
+            "_system_config": {
+                "health_check_initial_delay_ms": 500,
+                "health_check_period_ms": 500,
+                "health_check_failure_threshold": 4,
+            },
         },
     )
     try:

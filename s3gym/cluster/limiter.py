@@ -199,6 +199,8 @@ class Limiter:
         if letter.leaving:
             del self._sessions[letter.session]
             return Answer(number=letter.number)
+        if not letter.asks:
+            return self._answer(letter, session)
         with anyio.move_on_after(self._answer_seconds):
             while session.number == letter.number and not self._has_news(letter, session):
                 await session.news.wait()

@@ -89,6 +89,7 @@ class SharedLimits:
         self._due: float | None = None
         self._lost_since: float | None = None
         self._wake = anyio.Event()
+        self._known = anyio.Event()
 
     def describe(self) -> dict[str, Any]:
         """Return what the sweep is held to and priced by."""
@@ -163,6 +164,11 @@ class SharedLimits:
                 with anyio.move_on_after(left):
                     await self._wake.wait()
 
+    async def introduced(self) -> None:
+        """Wait until the limiter knows of this session, and this session of a stop."""
+        with anyio.move_on_after(self._patience):
+            await self._known.wait()
+
     async def leave(self) -> None:
         """Give everything back and tell what was not told yet; call it when the study is over."""
         self._calls.clear()
@@ -215,6 +221,7 @@ class SharedLimits:
     def _take_in(self, letter: Letter, answer: Answer) -> None:
         if answer.stale:
             return
+        self._known.set()
         arrived = {*letter.outcomes, *letter.events}
         self._outcomes = [one for one in self._outcomes if one not in arrived]
         self._events = [one for one in self._events if one not in arrived]

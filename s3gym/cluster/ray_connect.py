@@ -70,6 +70,7 @@ def _begin(ray: Any, address: str | None) -> None:
         ray.init(
             address=target,
             logging_level=logging.ERROR,
+            log_to_driver=False,
             **({"include_dashboard": False} if address is None else {}),
         )
     except (ConnectionError, RuntimeError, ValueError) as error:

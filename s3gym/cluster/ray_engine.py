@@ -178,8 +178,7 @@ class _Driver:
         Raises:
             ConfigError: One cannot work for this driver; it and the reason are named.
         """
-        nodes = [node for node in self.ray.nodes() if node["Alive"]]
-        self._check_room(nodes)
+        nodes = self._with_room()
         probe = self.ray.remote(check_machine)
         at = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         problems: list[str] = []
@@ -192,6 +191,8 @@ class _Driver:
                     found = await task.remote(self.job.version, self.job.folder, self.job.token)
             except TimeoutError:
                 found = f"{node['NodeManagerHostname']}: no answer in {PROBE_SECONDS:g} s"
+            except self.ray.exceptions.TaskUnschedulableError:
+                return  # it has just left the cluster
             except self.ray.exceptions.RayError as error:
                 found = f"{node['NodeManagerHostname']}: cannot run s3gym: {last_line(error)}"
             if found:
@@ -203,16 +204,22 @@ class _Driver:
         if problems:
             raise ConfigError("\n".join(sorted(set(problems))))
 
-    def _check_room(self, nodes: list[Any]) -> None:
-        if self.cluster.autoscaling:
-            return
+    def _with_room(self) -> list[Any]:
+        """Return the machines that have room for a study.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        nodes = [node for node in self.ray.nodes() if node["Alive"]]
         asked = {"CPU": self.cluster.num_cpus, "GPU": self.cluster.num_gpus}
         asked |= self.cluster.resources
-        if any(
-            all(node["Resources"].get(name, 0.0) >= amount for name, amount in asked.items())
+        fit = [
+            node
             for node in nodes
-        ):
-            return
+            if all(node["Resources"].get(name, 0.0) >= amount for name, amount in asked.items())
+        ]
+        if fit or self.cluster.autoscaling:
+            return fit
         most = {
             name: max((node["Resources"].get(name, 0.0) for node in nodes), default=0.0)
             for name in asked

@@ -10,7 +10,8 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
@@ -149,11 +150,30 @@ def run_task(job: Job, study: str, limiter: Any, keys: Keys, shard: bytes | None
     problem = check_machine(job.version, job.folder, job.token)
     if problem:
         return Ending(kind="wrong", reason=problem)
+    with environment(keys):
+        return _task(job, study, limiter, shard)
+
+
+@contextmanager
+def environment(keys: Keys) -> Iterator[None]:
+    """Set environment variables for the body: the next sweep on this worker has its own."""
+    before = {name: os.environ.get(name) for name in keys}
     os.environ.update(keys)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _task(job: Job, study: str, limiter: Any, shard: bytes | None) -> Ending:
     try:
         parts = parts_of(job)
     except (ConfigError, StoreError) as error:
-        return Ending(kind="wrong", reason=f"{socket.gethostname()}: {error}")
+        return Ending(kind="wrong", reason=f"{socket.gethostname()}: {error}{hint(str(error))}")
     path = parts.folder.shard(study)
     try:
         if shard is not None:
@@ -166,6 +186,16 @@ def run_task(job: Job, study: str, limiter: Any, keys: Keys, shard: bytes | None
     content = path.read_bytes() if path.exists() else None
     path.unlink(missing_ok=True)
     return replace(ending, shard=content)
+
+
+def hint(error: str) -> str:
+    """Return what to do about a variable that a worker lacks."""
+    if "environment variable" not in error:
+        return ""
+    return (
+        "; a worker has the environment in which Ray was started there, and those variables of "
+        "the driver that cluster.env names"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +259,7 @@ async def _run(job: Job, parts: Parts, study: str, limiter: Any) -> Ending:
         )
         async with anyio.create_task_group() as group:
             group.start_soon(limits.correspond)
+            await limits.introduced()
             ending = await _played(job, parts, parts.plans[study], limits)
             group.cancel_scope.cancel()
         await limits.leave()

@@ -14,7 +14,8 @@ from sweeps import sweep
 from s3gym.audit import audit_store
 from s3gym.catalog import find_game
 from s3gym.cluster.local import run_folder
-from s3gym.cluster.merge import as_store, merge
+from s3gym.cluster.merge import merge
+from s3gym.cluster.reading import as_store
 from s3gym.cluster.shards import SweepFolder
 from s3gym.errors import StoreError
 from s3gym.records import Turn

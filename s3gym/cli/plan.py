@@ -7,15 +7,14 @@ import click
 
 from s3gym.budget import Prices
 from s3gym.cli.console import console, say
+from s3gym.cli.folders import load_all
 from s3gym.cli.parts import wire
 from s3gym.cli.report import facts
 from s3gym.cli.run import given_options, part_options
 from s3gym.cluster.capacity import CALLS_PER_SECOND, Load, load_of
-from s3gym.cluster.merge import as_store
 from s3gym.config import read_config
 from s3gym.forecast import Forecast, forecast
 from s3gym.report.build import build_report
-from s3gym.report.load import load_stores
 from s3gym.report.power import power_rows, print_power
 from s3gym.schedule import SCHEDULES
 from s3gym.study import StudyPlan
@@ -52,16 +51,18 @@ def plan_command(
     """Show what a run may ask for, what it may cost, and whether one machine is enough."""
     given.pop("replay")
     if finished is not None:
-        with as_store(finished) as store:
-            records = load_stores([store])
-            print_power(power_rows(build_report(records, facts(records))), console())
+        records = load_all([finished])
+        print_power(power_rows(build_report(records, facts(records))), console())
         return
     config = read_config(study_file, given_options(given), overrides)
     plans = wire(config, offline=True).sweep.plans()
     studies: list[tuple[StudyPlan, Forecast]] = []
+    cells: dict[str, Forecast] = {}
     for plan in plans:
-        expected = forecast(plan, reask=config.model.reask)
-        studies.append((plan, expected))
+        cell = plan.id.rpartition("/")[0]  # its repeats ask for the same
+        if cell not in cells:
+            cells[cell] = forecast(plan, reask=config.model.reask)
+        studies.append((plan, expected := cells[cell]))
         if not quiet:
             say(
                 f"{plan.id}: {plan.n_episodes} episodes, at most {expected.decisions:,} decisions, "

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import click
 
-from s3gym.audit import CHECKS, audit_store
+from s3gym.audit import CHECKS
 from s3gym.catalog import find_game, memory_prompts
 from s3gym.cli.console import say
-from s3gym.cli.folders import not_begun
+from s3gym.cli.folders import audit_of
 from s3gym.cli.parts import find_own_modules
-from s3gym.cluster.merge import as_store
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
 from s3gym.report.bundle import unpacked
@@ -36,11 +35,8 @@ def audit_command(store: Path, expect: str | None, game: tuple[str, ...], *, qui
         except ConfigError:
             return None
 
-    with as_store(store) as whole, unpacked(whole) as rows:
-        audit = audit_store(rows, find, expect, memory_prompts())
-    for study in not_begun(store):
-        audit.warn("completeness", f"studies {study}", "has not begun")
-        audit.root = None
+    with unpacked(store) as rows:
+        audit = audit_of(rows, find, expect, memory_prompts())
     for check in CHECKS:
         findings = [finding for finding in audit.findings if finding.check == check]
         if quiet:

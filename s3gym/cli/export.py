@@ -1,13 +1,13 @@
 """``s3gym export``: what leaves the store for others."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from s3gym.cli.console import say
-from s3gym.cli.folders import of_path
 from s3gym.cli.report import audited, drawings, facts, pricing
-from s3gym.cluster.merge import as_store
+from s3gym.cluster.reading import as_store
 from s3gym.report.build import build_report
 from s3gym.report.bundle import write_bundle
 from s3gym.report.episodes import open_episodes
@@ -33,7 +33,7 @@ def bundle_command(store: Path, out: Path, game: tuple[str, ...], *, no_prompts:
     """
     with as_store(store) as rows:
         records = load_stores([rows])
-        named = [of_path(record, store) for record in records]
+        named = [replace(record, path=str(store)) for record in records]
         report = build_report(named, facts(records, game), price=pricing((rows,)))
         with open_episodes(records) as episode:
             page = to_html(

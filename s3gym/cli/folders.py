@@ -1,18 +1,22 @@
 """Sweeps in a folder, as the command line starts, continues and counts them."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from s3gym.api import Result, Sweep
+from s3gym.audit import Audit, audit_store
+from s3gym.audit.findings import GameFinder
 from s3gym.cli.parts import charge_recorded
 from s3gym.cluster.files import is_sweep_folder
+from s3gym.cluster.reading import audit_folder, load_folder
 from s3gym.cluster.shards import SweepFolder
 from s3gym.config import RunConfig, validated
+from s3gym.contracts.memory import CallRenderer
 from s3gym.errors import ConfigError
 from s3gym.meter import Meter
+from s3gym.report.load import load_store, load_stores
 from s3gym.report.records import StoreRecord
 
 LOCAL = "local"
@@ -104,17 +108,28 @@ def shards(path: Path) -> Iterator[Path]:
     yield from (shard for shard in map(folder.shard, folder.studies) if shard.exists())
 
 
-def not_begun(path: Path) -> list[str]:
-    """Return the studies of a sweep's folder that have no shard yet; none for a store."""
-    if not is_sweep_folder(path):
-        return []
-    folder = SweepFolder.open(path)
-    return [study for study in folder.studies if not folder.shard(study).exists()]
+def load_all(stores: Sequence[Path]) -> list[StoreRecord]:
+    """Read stores and sweeps' folders; each study carries its store's name, if there are several.
+
+    Raises:
+        StoreError: One cannot be read.
+    """
+    return load_stores(stores, _load)
 
 
-def of_path(record: StoreRecord, path: Path) -> StoreRecord:
-    """Return what was read from a store that was made of a folder as the folder's record."""
-    return replace(record, path=str(path), root=None if not_begun(path) else record.root)
+def audit_of(
+    store: Path,
+    find_game: GameFinder,
+    expect: str | None = None,
+    prompts: Mapping[str, CallRenderer] | None = None,
+) -> Audit:
+    """Audit a store or a sweep's folder. See ``audit_store``."""
+    audit = audit_folder if is_sweep_folder(store) else audit_store
+    return audit(store, find_game, expect, prompts)
+
+
+def _load(path: str | Path, label: str) -> StoreRecord:
+    return load_folder(path, label) if is_sweep_folder(path) else load_store(path, label)
 
 
 def must_fit_engine(engine: str | None, replay: Path | None, proxy: int | None) -> None:

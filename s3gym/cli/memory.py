@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from s3gym.cli.console import say
-from s3gym.cluster.merge import as_store
+from s3gym.cluster.reading import as_store
 from s3gym.errors import ConfigError
 from s3gym.store import file
 
@@ -46,7 +46,7 @@ def diff_command(store: Path, first: int, second: int, study: str | None) -> Non
 def _version(
     store: Path, study: str | None, version: int | None
 ) -> tuple[str, list[str], dict[str, object]]:
-    with as_store(store) as rows, closing(file.open_learner(rows)) as db:
+    with as_store(store, study or "") as rows, closing(file.open_learner(rows)) as db:
         studies = [
             row[0] for row in db.execute("SELECT DISTINCT study FROM memory_versions ORDER BY 1")
         ]

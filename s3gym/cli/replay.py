@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from s3gym.cli.console import say
-from s3gym.cluster.merge import as_store
+from s3gym.cluster.reading import as_store
 from s3gym.errors import ConfigError
 from s3gym.prompts import number
 from s3gym.store import file
@@ -22,7 +22,7 @@ from s3gym.store.verdicts import VerdictLog
 @click.option("--raw", is_flag=True, help="Show the model's whole replies.")
 def replay_command(store: Path, episode: str | None, *, recollection: bool, raw: bool) -> None:
     """Show an episode: what the agent saw, what it answered, and the withheld reward."""
-    with as_store(store) as rows, closing(file.open_reader(rows)) as db:
+    with as_store(store, episode or "") as rows, closing(file.open_reader(rows)) as db:
         names = [row[0] for row in db.execute("SELECT id FROM episodes ORDER BY id")]
         if episode is None:
             for name in names:

@@ -2,20 +2,19 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import click
 
 from s3gym.agents.chat_names import is_chat_name
-from s3gym.audit import audit_store
 from s3gym.budget import Price, RecordedChat, usd
 from s3gym.catalog import find_game, memory_prompts, pictures
 from s3gym.cli.console import console, say
-from s3gym.cli.folders import of_path
+from s3gym.cli.folders import audit_of, load_all, shards
 from s3gym.cli.parts import find_own_modules, held_to
 from s3gym.cluster.files import is_sweep_folder
-from s3gym.cluster.merge import as_store
+from s3gym.cluster.reading import load_folder
 from s3gym.config import validated
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
@@ -23,7 +22,7 @@ from s3gym.report.build import build_report
 from s3gym.report.compare import compare, load_side, print_comparison
 from s3gym.report.episodes import open_episodes
 from s3gym.report.files import dumps, to_json, write_csv, write_svg, write_text
-from s3gym.report.load import game_facts, load_store, load_stores, select
+from s3gym.report.load import game_facts, select
 from s3gym.report.page import to_html
 from s3gym.report.paper import PaperRow, paper_rows
 from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
@@ -65,26 +64,24 @@ def report_command(
     quiet: bool,
 ) -> None:
     """Show the metrics of stores with their uncertainty."""
-    with ExitStack() as stack:
-        opened = tuple(stack.enter_context(as_store(store)) for store in stores)
-        records = load_stores(opened, stores)
-        named = [of_path(record, path) for record, path in zip(records, stores, strict=True)]
-        report = build_report(named, facts(records, game), price=pricing(opened))
-        rows = paper_rows(report) if paper else []
+    records = load_all(stores)
+    paths = tuple(chain.from_iterable(map(shards, stores)))
+    report = build_report(records, facts(records, game), price=pricing(paths))
+    rows = paper_rows(report) if paper else []
+    if not quiet:
+        print_table(report, console())
+        if paper:
+            print_paper(rows, console())
+    if json_file is not None:
+        write_text(json_file, to_json(report))
+    if csv_folder is not None:
+        write_csv(report, csv_folder)
+    if svg_folder is not None:
+        write_svg(report, svg_folder)
+    if html_file is not None:
+        _write_page(report, records, stores, rows, html_file)
         if not quiet:
-            print_table(report, console())
-            if paper:
-                print_paper(rows, console())
-        if json_file is not None:
-            write_text(json_file, to_json(report))
-        if csv_folder is not None:
-            write_csv(report, csv_folder)
-        if svg_folder is not None:
-            write_svg(report, svg_folder)
-        if html_file is not None:
-            _write_page(report, records, opened, rows, html_file)
-            if not quiet:
-                say(f"wrote {html_file}")
+            say(f"wrote {html_file}")
 
 
 def facts(records: list[StoreRecord], own: tuple[str, ...] = ()) -> dict[str, GameFacts]:
@@ -171,7 +168,7 @@ def audited(stores: tuple[Path, ...], records: list[StoreRecord]) -> str:
         if n_steps > MOST_AUDITED:
             found.append(f"{path.name}: {n_steps} steps, too many to audit for a page")
             continue
-        audit = audit_store(path, _built_in, prompts=memory_prompts())
+        audit = audit_of(path, _built_in, prompts=memory_prompts())
         faults = sum(finding.level == "fail" for finding in audit.findings)
         found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
     return "; ".join(found)
@@ -201,8 +198,7 @@ def _side(side: str) -> StoreRecord:
     folder = Path(side if Path(side).exists() else path)
     if not is_sweep_folder(folder):
         return load_side(side)
-    with as_store(folder) as store:
-        record = of_path(load_store(store), folder)
+    record = load_folder(folder)
     return record if Path(side).exists() else select(record, prefix)
 
 

@@ -73,11 +73,13 @@ def _named(draft: Path, path: Path) -> bool:
     return True
 
 
-def lock_of(path: Path) -> tuple[file.Lock | None, bool]:
-    """Return (the file's lock, whether another process has it); some file systems have none."""
+def lock_of(path: Path) -> file.Lock | None:
+    """Return the lock of a shard's file, which keeps other programs of this machine out.
+
+    ``None`` where an owner that was replaced still has it, or a file system has no locks: the lease
+    decides who writes.
+    """
     try:
-        return file.Lock(path), False
-    except file.LockedError:
-        return None, True
-    except OSError:
-        return None, False
+        return file.Lock(path)
+    except (file.LockedError, file.NoLocksError):
+        return None

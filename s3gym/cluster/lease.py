@@ -69,8 +69,6 @@ class Lease:
         connection: sqlite3.Connection,
         owner: str,
         ttl: float = TTL,
-        *,
-        locked: bool = False,
     ) -> "Lease":
         """Take the lease of a shard.
 
@@ -79,8 +77,6 @@ class Lease:
             connection: Its writing connection.
             owner: Name of the worker, for messages; no secret.
             ttl: Seconds that it lasts without being renewed.
-            locked: Another process holds the file's lock, so its writer lives: it is given
-                its time once more.
 
         Raises:
             HeldError: Another worker holds it.
@@ -89,7 +85,7 @@ class Lease:
         with file.disk_errors(path):
             connection.execute("BEGIN IMMEDIATE")
             try:
-                epoch = 1 + _check_free(path, connection, ttl if locked else 0.0)
+                epoch = 1 + _check_free(path, connection)
                 connection.execute(
                     f"INSERT OR REPLACE INTO {file.LEASE} VALUES (1, ?, ?, ?, ?, ?)",
                     (owner, epoch, machine(), process(os.getpid()), time.time() + ttl),
@@ -170,7 +166,7 @@ def holder(connection: sqlite3.Connection) -> tuple[str, bool] | None:
     return str(owner), expires > time.time() and not _is_dead(where, which)
 
 
-def _check_free(path: Path, connection: sqlite3.Connection, grace: float) -> int:
+def _check_free(path: Path, connection: sqlite3.Connection) -> int:
     """Return the epoch of the last lease, when it is over."""
     row = connection.execute(
         f"SELECT owner, epoch, machine, process, expires FROM {file.LEASE}"
@@ -178,7 +174,7 @@ def _check_free(path: Path, connection: sqlite3.Connection, grace: float) -> int
     if row is None:
         return 0
     owner, epoch, where, which, expires = row
-    left = expires + grace - time.time() if expires else 0.0
+    left = expires - time.time()
     if left > 0 and not _is_dead(where, which):
         raise HeldError(
             f"{path}: {owner} is writing to this shard; its lease runs out in {left:.0f} s unless "

@@ -5,13 +5,11 @@ place among the others is its place in the manifest. Merging again adds nothing;
 got on since the last merge replaces what stood there, if that is its beginning.
 """
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from s3gym.cluster.files import is_sweep_folder
 from s3gym.cluster.shards import SweepFolder
 from s3gym.errors import StoreError
 from s3gym.sealed.seal import private_files
@@ -246,23 +244,3 @@ class _Merge:
                 f"INSERT INTO main.{table} SELECT * FROM shard.{table} WHERE {of_study}", (study,)
             )
         db.execute("INSERT OR IGNORE INTO main.provenance SELECT * FROM shard.provenance")
-
-
-@contextmanager
-def as_store(path: str | Path) -> Iterator[Path]:
-    """Yield the path of a store: the given one, or for a sweep's folder one that is made of it.
-
-    What is made holds all studies as far as they are, and is gone afterwards.
-
-    Raises:
-        StoreError: As ``merge``.
-    """
-    path = Path(path)
-    if not is_sweep_folder(path):
-        yield path
-        return
-    folder = SweepFolder.open(path)
-    with tempfile.TemporaryDirectory(prefix="s3gym-") as place:  # its owner's alone
-        out = Path(place) / (path.resolve().name or "sweep")
-        merge(folder, out, partial=True)
-        yield out

@@ -222,7 +222,7 @@ class SweepFolder:
         with self.reading(study):
             pass  # says what is wrong before anything is written
         journal: file.Journal = "PERSIST" if self.manifest.shared else "WAL"
-        lock, locked = lock_of(path)
+        lock = lock_of(path)
         try:
             connection = file.open_writer(path, journal)
         except StoreError:
@@ -230,7 +230,7 @@ class SweepFolder:
                 lock.release()
             raise
         with Store(path, connection, lock) as store:
-            lease = Lease.take(path, connection, owner, ttl, locked=locked)
+            lease = Lease.take(path, connection, owner, ttl)
             store.fence = lease.check
             with lease.kept(journal):
                 yield store

@@ -64,11 +64,16 @@ class LockedError(StoreError):
     """Another process of this machine is writing to a store."""
 
 
+class NoLocksError(StoreError):
+    """The file system of a store has no locks."""
+
+
 class Lock:
     """The right to write to a store, held by one process at a time.
 
     Raises:
         LockedError: Another process holds it.
+        NoLocksError: Nobody can hold one there.
         StoreError: The folder cannot be written to.
     """
 
@@ -89,6 +94,11 @@ class Lock:
                 f"{store}: another process (pid {owner}) is writing to this store; wait for it, "
                 f"or stop it and resume"
             ) from None
+        except OSError as error:
+            self.release()
+            raise NoLocksError(
+                f"{store}: its file system has no locks ({error.strerror}); use another folder"
+            ) from error
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()

@@ -9,7 +9,7 @@ import argparse
 import runpy
 from pathlib import Path
 
-PARTS = ("merge",)
+PARTS = ("merge", "ray", "simulation")
 
 
 def main() -> None:

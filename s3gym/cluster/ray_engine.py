@@ -171,6 +171,7 @@ class _Driver:
     _stopped: ConfigError | BudgetExhaustedError | None = None
     _limiter: Any = None
     _began: float = 0.0
+    _letters: int = 0
 
     async def check_cluster(self) -> None:
         """Check every machine of the cluster, and that one of them has room for a study.
@@ -256,6 +257,8 @@ class _Driver:
                     await self._pass_on()
                     group.cancel_scope.cancel()
         finally:
+            seconds = anyio.current_time() - self._began
+            logger.info("the limiter got %d letters in %.1f s", self._letters, seconds)
             with anyio.move_on_after(CANCEL_SECONDS, shield=True):
                 await self._cancel(list(self._refs.values()))
             self.ray.kill(self._limiter)
@@ -364,6 +367,7 @@ class _Driver:
         with self._away():
             report: Report = await self._limiter.report.remote()
             self._spent.update(report.spent)
+            self._letters = report.letters
             for event in report.events:
                 self._tell(event)
 

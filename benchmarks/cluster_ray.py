@@ -3,19 +3,22 @@
     PYTHONSAFEPATH=1 python benchmarks/cluster.py --only ray [--studies 12]
 
 Plays equal studies one after the other, in one process and on a cluster of this machine with one
-place for a study, against a model server that answers after 0 ms and after 50 ms. Ray's start and
-its first worker's start are shown apart: they are paid once. The last line is the memory of the
-driver for each study that waits in Ray.
+place for a study, against a model server that answers after 0 ms and after 50 ms. What a study
+costs is the difference between a sweep of many and of one, so what a sweep costs once is shown
+apart: Ray's start, the check of the machines, the start of the limiter. The last line is the memory
+of the driver for each study that waits in Ray.
 """
 
 import argparse
 import logging
+import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from s3gym.cli.parts import wire
 from s3gym.cluster.local import run_folder as run_here
 from s3gym.cluster.ray_connect import connected
 from s3gym.cluster.ray_engine import run_folder as run_on_ray
+from s3gym.cluster.ray_worker import Keys, run_task
 from s3gym.cluster.shards import SweepFolder
 from s3gym.config import RunConfig, read_config
 
@@ -69,32 +73,46 @@ def run(engine: Any, config: RunConfig, place: Path) -> float:
 
 def compare(delay: float, n: int, place: Path) -> None:
     """Print what a study costs with a server of this delay."""
-    command = [sys.executable, SERVER, "--delay", str(delay)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, str(SERVER), "--delay", str(delay)]
+    found = os.environ | {"PYTHONPATH": str(SERVER.parent)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=found) as server:
         try:
             url = f"{(server.stdout or sys.stdin).readline().strip()}/v1"
-            run(run_here, settings(url, 1), place / f"warm-{delay}")
-            here = run(run_here, settings(url, n), place / f"here-{delay}") / n
-            begun = time.perf_counter()
-            run(run_on_ray, settings(url, 1), place / f"first-{delay}")
-            first = time.perf_counter() - begun
-            there = run(run_on_ray, settings(url, n), place / f"ray-{delay}") / n
+            here = marginal(run_here, url, n, place / f"here-{delay}")
+            there = marginal(run_on_ray, url, n, place / f"ray-{delay}")
         finally:
             server.terminate()
+    more = there.study - here.study
     print(
-        f"{1000 * delay:.0f} ms a call, {CALLS} calls a study: {here:.3f} s in one process, "
-        f"{there:.3f} s on Ray: {1000 * (there - here):+.0f} ms a study, "
-        f"{1000 * (there - here) / CALLS:+.2f} ms a call ({there / here:.2f} times); "
-        f"the first study with its worker's start {first:.1f} s"
+        f"{1000 * delay:.0f} ms a call, {CALLS} calls a study: {here.study:.3f} s in one process, "
+        f"{there.study:.3f} s on Ray: {1000 * more:+.0f} ms a study, "
+        f"{1000 * more / CALLS:+.2f} ms a call ({there.study / here.study:.2f} times); a sweep of "
+        f"one study: {here.sweep:.1f} and {there.sweep:.1f} s"
     )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one more study, and of a sweep of one."""
+
+    study: float
+    sweep: float
+
+
+def marginal(engine: Any, url: str, n: int, place: Path) -> Cost:
+    """Return what studies cost beyond what a sweep costs, once all that is warm."""
+    run(engine, settings(url, 1), place / "cold")
+    one = run(engine, settings(url, 1), place / "one")
+    many = run(engine, settings(url, n + 1), place / "many")
+    return Cost(study=(many - one) / n, sweep=one)
 
 
 def waiting(ray: Any) -> None:
     """Print the driver's memory for tasks that wait."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    nothing = ray.remote(len).options(num_cpus=1, resources={"nowhere": 1})
+    nothing = ray.remote(run_task).options(num_cpus=1, resources={"nowhere": 1})
     handle = ray.put(b"x" * 10_000)
-    tasks = [nothing.remote(handle) for _ in range(WAITING)]
+    tasks = [nothing.remote(handle, f"s{n}", None, Keys()) for n in range(WAITING)]
     time.sleep(2)
     kilobytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / WAITING
     for task in tasks:

@@ -19,17 +19,15 @@ MEMORIES = ("none", "history", "vector")
 
 def sweep(**changes: Any) -> Sweep:
     """Return a small sweep of four studies."""
-    return Sweep(
-        **{
-            "games": ("trust",),
-            "agents": (drawing,),
-            "memories": ("none", "history"),
-            "repeats": 2,
-            "schedule": TINY,
-            "seed": 7,
-        }
-        | changes
-    )
+    given: dict[str, Any] = {
+        "games": ("trust",),
+        "agents": (drawing,),
+        "memories": ("none", "history"),
+        "repeats": 2,
+        "schedule": TINY,
+        "seed": 7,
+    }
+    return Sweep(**given | changes)
 
 
 def issue_sweep(**changes: Any) -> Sweep:

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -44,10 +43,9 @@ def again(folder: SweepFolder) -> SweepFolder:
 
 
 @pytest.fixture
-def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that never renew their lease, as after a long sleep of their machine."""
     monkeypatch.setattr(leases.Lease, "_beat", lambda *given: None)
-    return
 
 
 def note(store: Store, text: str) -> None:
@@ -183,7 +181,7 @@ def test_a_disk_without_file_locks_leaves_the_lease_in_charge(
     def refuse(*given: object) -> None:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(file.fcntl, "flock", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     with (
         folder.writer(STUDY, owner="worker 1"),
         pytest.raises(HeldError, match="worker 1"),

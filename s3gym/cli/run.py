@@ -94,7 +94,9 @@ def part_options(command: Command) -> Command:
 
 def engine_options(command: Command) -> Command:
     """Add the options that say which machines run a sweep's folder."""
-    address = click.option("--address", help="Where the engine's cluster is reached.")
+    address = click.option(
+        "--address", metavar="HOST:PORT|auto", help="Where the engine's cluster is reached."
+    )
     engine = click.option(
         "--engine", type=click.Choice(sorted(ENGINES)), help="Run studies into a folder by this."
     )

@@ -40,6 +40,8 @@ from s3gym.store import file
 
 MAKE = "s3gym.cli.parts:sweep_of"
 """What makes a sweep again from the configuration of the command line."""
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+"""For studies that ask for none: not every version of Ray keeps the others' GPUs from them."""
 LISTEN_SECONDS = 0.5
 RESTART_SECONDS = 0.25
 CANCEL_SECONDS = 10.0
@@ -88,15 +90,15 @@ async def run_folder(
         values=json.dumps({"config": config}, sort_keys=True),
         where=os.getcwd(),
         folder=str(folder.path.absolute()),
-        token=write_token(folder.path) if cluster.shared or address is None else "",
-        manifest="" if cluster.shared else folder.manifest.model_dump_json(),
+        shared=cluster.shared or address is None,
+        manifest=folder.manifest.model_dump_json(),
         ttl=cluster.lease_seconds,
         settings=settings_of(meter),
         description=described(meter),
     )
     with connected(address) as ray:
         driver = _Driver(ray, folder, sweep, cluster, job, keys, meter.budget.spent)
-        await driver.check_cluster()
+        await driver.check_cluster(write_token(folder.path) if job.shared else "")
         await driver.run(pending)
     return folder_result(folder, failed=driver.failed, refused=driver.refused, unkept=driver.unkept)
 
@@ -147,7 +149,8 @@ def keys_of(cluster: ClusterConfig) -> Keys:
                 f"cluster.env: the environment variable {name} is not set, so the workers cannot "
                 f"be given it"
             )
-    return Keys({name: os.environ[name] for name in cluster.env})
+    hidden = {} if cluster.num_gpus else NO_GPU
+    return Keys(hidden | {name: os.environ[name] for name in cluster.env})
 
 
 @dataclass(slots=True)
@@ -173,8 +176,11 @@ class _Driver:
     _began: float = 0.0
     _letters: int = 0
 
-    async def check_cluster(self) -> None:
+    async def check_cluster(self, token: str) -> None:
         """Check every machine of the cluster, and that one of them has room for a study.
+
+        Args:
+            token: What stands in a folder that all share; empty for another one.
 
         Raises:
             ConfigError: One cannot work for this driver; it and the reason are named.
@@ -189,7 +195,7 @@ class _Driver:
             task = probe.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
             try:
                 with anyio.fail_after(PROBE_SECONDS):
-                    found = await task.remote(self.job.version, self.job.folder, self.job.token)
+                    found = await task.remote(self.job.version, self.job.folder, token)
             except TimeoutError:
                 found = f"{node['NodeManagerHostname']}: no answer in {PROBE_SECONDS:g} s"
             except self.ray.exceptions.TaskUnschedulableError:
@@ -272,7 +278,7 @@ class _Driver:
     async def _one(self, job: Any, study: str) -> None:
         """Hand a study to Ray and take in how it ended."""
         cluster, path = self.cluster, self.folder.shard(study)
-        shard = None if self.job.token or not path.exists() else path.read_bytes()
+        shard = None if self.job.shared or not path.exists() else path.read_bytes()
         task = self.ray.remote(run_task).options(
             name=f"s3gym {study}",
             num_cpus=cluster.num_cpus,
@@ -387,7 +393,7 @@ class _Driver:
         if event.kind in ONCE and before & bit:
             return
         told[event.kind] = before | bit
-        if event.kind == "moved" and not self.job.token:
+        if event.kind == "moved" and not self.job.shared:
             event = replace(
                 event, note=f"{event.note}; the folder is not shared, so it starts again"
             )

@@ -58,8 +58,8 @@ class Job:
         values: Its arguments, as JSON.
         where: The driver's working folder, from which relative paths and modules are found.
         folder: The sweep's folder, as the driver names it.
-        token: What the driver wrote there; empty where the folder is not shared.
-        manifest: The sweep's manifest as JSON, where the folder is not shared.
+        shared: Whether the worker sees that folder.
+        manifest: The sweep's manifest, as JSON.
         ttl: Seconds of a lease.
         settings: What the sweep is held to.
         description: The same for a store.
@@ -70,7 +70,7 @@ class Job:
     values: str
     where: str
     folder: str
-    token: str
+    shared: bool
     manifest: str
     ttl: float
     settings: MeterSettings
@@ -147,7 +147,7 @@ def run_task(job: Job, study: str, limiter: Any, keys: Keys, shard: bytes | None
         keys: Environment variables that the driver passes on.
         shard: What there is of it, where the folder is not shared.
     """
-    problem = check_machine(job.version, job.folder, job.token)
+    problem = check_machine(job.version, job.folder, "")
     if problem:
         return Ending(kind="wrong", reason=problem)
     with environment(keys):
@@ -181,7 +181,7 @@ def _task(job: Job, study: str, limiter: Any, shard: bytes | None) -> Ending:
         ending = anyio.run(_run, job, parts, study, limiter)
     except StoreError as error:
         return Ending(kind="unkept", reason=f"{socket.gethostname()}: {error}")
-    if job.token:
+    if job.shared:
         return ending
     content = path.read_bytes() if path.exists() else None
     path.unlink(missing_ok=True)
@@ -214,17 +214,21 @@ def parts_of(job: Job) -> Parts:
         ConfigError: They cannot be made here.
         StoreError: The folder cannot be read.
     """
-    return _made(job.make, job.values, job.where, job.folder, job.token, job.manifest)
+    return _made(job.make, job.values, job.where, job.folder if job.shared else "", job.manifest)
 
 
 @lru_cache(maxsize=1)
-def _made(make: str, values: str, where: str, folder: str, token: str, manifest: str) -> Parts:
+def _made(make: str, values: str, where: str, folder: str, manifest: str) -> Parts:
     if Path(where).is_dir():
         os.chdir(where)
         if where not in sys.path:
             sys.path.insert(0, where)
     sweep = _sweep(make, json.loads(values))
-    shards = SweepFolder.open(Path(folder)) if token else _own_folder(manifest)
+    planned = Manifest(**json.loads(manifest))
+    shards = SweepFolder.open(Path(folder)) if folder else _own_folder(planned)
+    found = shards.manifest
+    if (found.root_seed, found.salt) != (planned.root_seed, planned.salt):
+        raise ConfigError(f"{folder}: not shared with this worker: it sees another sweep there")
     return Parts(sweep=sweep, folder=shards, plans={plan.id: plan for plan in shards.plans(sweep)})
 
 
@@ -239,11 +243,11 @@ def _sweep(make: str, values: dict[str, Any]) -> Sweep:
     return made
 
 
-def _own_folder(manifest: str) -> SweepFolder:
+def _own_folder(manifest: Manifest) -> SweepFolder:
     """Return a folder of this process alone, removed when it ends."""
     path = Path(mkdtemp(prefix="s3gym-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
-    write_manifest(path, Manifest(**json.loads(manifest)))
+    write_manifest(path, manifest)
     return SweepFolder.open(path)
 
 

@@ -1,20 +1,24 @@
 """A shard has one writer: a lease, and a fence before whoever had it earlier."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sweeps import sweep
 
 from s3gym.cluster import lease as leases
 from s3gym.cluster.lease import HeldError, LostError, process
+from s3gym.cluster.local import run_folder, run_shard
 from s3gym.cluster.shards import SweepFolder
 from s3gym.errors import StoreError
 from s3gym.meter import Meter
+from s3gym.records import Turn
 from s3gym.store import file
 from s3gym.store.store import Store
 from s3gym.study import run_study
@@ -188,3 +192,51 @@ def test_a_disk_without_file_locks_leaves_the_lease_in_charge(
         again(folder).writer(STUDY, owner="worker 2"),
     ):
         pass
+
+
+@pytest.mark.usefixtures("silent")
+async def test_a_worker_that_went_silent_is_waited_for_and_replaced(folder: SweepFolder) -> None:
+    (plan, *_) = folder.plans(sweep())
+    with folder.writer(plan.id, owner="worker 1", ttl=0.3) as stale:
+        other = again(folder)
+        (same, *_) = other.plans(sweep())
+        await run_shard(other, same, Meter(), owner="worker 2")
+        with pytest.raises(LostError):
+            note(stale, "stale")
+    assert folder.status_of(plan.id).done
+
+
+async def test_a_worker_that_lives_is_left_its_study(
+    folder: SweepFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("s3gym.cluster.local.SECONDS_BETWEEN_TRIES", 0.05)
+    (plan, *_) = folder.plans(sweep())
+    with folder.writer(plan.id, owner="worker 1", ttl=0.4):
+        with pytest.raises(HeldError, match="worker 1 is writing"):
+            await run_shard(again(folder), plan, Meter(), owner="worker 2")
+
+
+async def test_a_study_that_is_taken_over_stops_and_harms_no_other(tmp_path: Path) -> None:
+    robbed: list[str] = []
+    path = tmp_path / "sweep"
+
+    async def rob(turn: Turn) -> str:
+        if turn.episode == "trust/rob/none/r1/x001" and turn.index == 2 and not robbed:
+            robbed.append(turn.episode)
+            with closing(sqlite3.connect(SweepFolder.open(path).shard("trust/rob/none/r1"))) as db:
+                db.execute("UPDATE lease SET epoch = epoch + 1, owner = 'worker 9'")
+                db.commit()
+        return "Answer: cheat, Score: 1"
+
+    given: dict[str, Any] = {"agents": (rob,), "memories": ("none",)}
+    made = SweepFolder.create(path, sweep(**given))
+    result = await run_folder(made, sweep(**given))
+    assert list(result.outcome.unkept) == ["trust/rob/none/r1"]
+    assert "was replaced as its writer by worker 9" in result.outcome.unkept["trust/rob/none/r1"]
+    assert [state.status for state in made.status()] == ["done", "running"]
+    with closing(sqlite3.connect(made.shard("trust/rob/none/r1"))) as db:
+        db.execute("UPDATE lease SET expires = 0")
+        db.commit()
+    resumed = await run_folder(made, sweep(**given))
+    whole = await sweep(**given, store=tmp_path / "whole.db").run()
+    assert resumed.root == whole.root is not None

@@ -4,10 +4,13 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from studies import learner_rows, verifier_rows
 from sweeps import sweep
 
@@ -23,6 +26,12 @@ from s3gym.store import file
 from s3gym.store.verdicts import store_root
 
 STUDIES = tuple(f"trust/drawing/{memory}/r{n}" for memory in ("none", "history") for n in (0, 1))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """What is tested here knows nothing of the event loop."""
+    return "asyncio"
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +188,28 @@ def test_unfinished_studies_are_merged_on_demand_alone(folder: SweepFolder, tmp_
     with pytest.raises(StoreError, match=rf"1 of 4 studies have not begun \({STUDIES[1]}\)"):
         merge(folder, tmp_path / "out.db")
     assert not (tmp_path / "out.db").exists()
+
+
+@settings(deadline=None, max_examples=6)
+@given(st.lists(st.sets(st.sampled_from(STUDIES), min_size=1), max_size=3))
+def test_merging_piece_by_piece_in_any_order_gives_the_same_store(
+    made: Path, pieces: list[set[str]]
+) -> None:
+    with TemporaryDirectory() as name:
+        out, copy = Path(name) / "out.db", Path(name) / "sweep"
+        shutil.copytree(made / "sweep", copy)
+        folder, whole = SweepFolder.open(copy), SweepFolder.open(made / "sweep")
+        for piece in [*pieces, set(STUDIES)]:
+            for study in STUDIES:
+                folder.shard(study).unlink(missing_ok=True)
+                if study in piece:
+                    shutil.copyfile(whole.shard(study), folder.shard(study))
+            merged = merge(folder, out, partial=True)
+        assert merged.root == whole.root()
+        assert learner_rows(out) == learner_rows(made / "whole.db")
+        assert verifier_rows(out) == verifier_rows(made / "whole.db")
+        with closing(file.open_reader(out)) as db:
+            assert db.execute("SELECT count(*) = count(DISTINCT id) FROM timings").fetchone()[0]
 
 
 def test_a_merge_locks_no_worker_out(folder: SweepFolder, tmp_path: Path) -> None:

@@ -25,6 +25,12 @@ from s3gym.store.store import Store
 STUDY = "trust/drawing/none/r0"
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """What is tested here knows nothing of the event loop."""
+    return "asyncio"
+
+
 async def finished(path: Path, **changes: Any) -> SweepFolder:
     folder = SweepFolder.create(path, sweep(**changes))
     result = await run_folder(folder, sweep(**changes))

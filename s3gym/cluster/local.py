@@ -19,6 +19,8 @@ from s3gym.seams import close_part
 from s3gym.study import StudyPlan, run_study
 from s3gym.sweep import Outcome, side_by_side
 
+SECONDS_BETWEEN_TRIES = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderResult(Result):
@@ -128,13 +130,21 @@ async def run_shard(
             store.note_provenance(**described(limits))
             await run_study(plan, store, limits, serial=serial, on_event=on_event)
 
+    async def run_when_free() -> None:
+        until: float | None = None
+        while True:
+            try:
+                return await run()
+            except HeldError as error:
+                now = anyio.current_time()
+                until = now + error.seconds if until is None else until
+                if now >= until:  # its lease was renewed meanwhile
+                    raise
+                await anyio.sleep(min(SECONDS_BETWEEN_TRIES, error.seconds))
+
     fault: StoreError | None = None
     try:
-        try:
-            await run()
-        except HeldError as error:
-            await anyio.sleep(error.seconds)
-            await run()
+        await run_when_free()
     except* StoreError as errors:  # what fails below leaves the study's task group in a group
         fault = first_of(errors)
     if fault is not None:

@@ -231,7 +231,7 @@ class SweepFolder:
             raise
         with Store(path, connection, lock) as store:
             lease = Lease.take(path, connection, owner, ttl)
-            store.fence = lease.check
+            store.fence, store.home = lease.check, self.path
             with lease.kept(journal):
                 yield store
 

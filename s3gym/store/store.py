@@ -23,6 +23,7 @@ class Store:
 
     Attributes:
         fence: Asked first in every transaction; raises where another writer took over.
+        home: What a resume is given: the store, or the folder of which it is a part.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: file.Lock | None) -> None:
@@ -33,6 +34,7 @@ class Store:
         self._lock = lock
         self._times: list[tuple[str, str, str, float]] = []
         self.fence: Callable[[], None] | None = None
+        self.home = path
 
     @classmethod
     def create(cls, path: str | Path) -> Self:
@@ -85,7 +87,7 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(
                 f"{self.path}: {error}; what was committed is kept, resume with "
-                f"'s3gym resume {self.path}'"
+                f"'s3gym resume {self.home}'"
             ) from error
 
     def note_time(self, kind: str, name: str, started: datetime, seconds: float) -> None:

@@ -4,16 +4,23 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
 from s3gym.api import Sweep
 from s3gym.cluster import ray_connect
+from s3gym.cluster.limiter import MeterSettings
+from s3gym.cluster.manifest import installed
 from s3gym.cluster.ray_connect import checked_address, must_answer
 from s3gym.cluster.ray_engine import check_engine
-from s3gym.cluster.ray_worker import Keys, environment, hint
-from s3gym.config import ClusterConfig
+from s3gym.cluster.ray_worker import Job, Keys, environment, hint, parts_of, run_task
+from s3gym.cluster.shards import SweepFolder
+from s3gym.config import ClusterConfig, read_config
 from s3gym.errors import ConfigError, MissingExtraError
 
 SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
@@ -103,3 +110,105 @@ def test_keys_are_set_for_one_task_and_never_shown(monkeypatch: pytest.MonkeyPat
 def test_a_missing_variable_comes_with_what_to_do() -> None:
     assert "cluster.env" in hint("expected it in the environment variable X")
     assert hint("no such game") == ""
+
+
+MAKER = """
+from s3gym.api import Sweep
+
+made = []
+
+
+def sweep(config):
+    made.append(config)
+    return Sweep(games=["trust"], agents=["random"], repeats=2, seed=7)
+
+
+def nothing(config):
+    return None
+"""
+
+
+def job(folder: SweepFolder, make: str) -> Job:
+    """Return what the driver would send."""
+    return Job(
+        version=installed(),
+        make=make,
+        values='{"config": {}}',
+        where=str(folder.path.parent),
+        folder=str(folder.path),
+        shared=True,
+        manifest=folder.manifest.model_dump_json(),
+        ttl=60.0,
+        settings=MeterSettings(),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepFolder:
+    """Return a new folder, beside a module that makes its sweep."""
+    (tmp_path / f"maker_{tmp_path.name}.py").write_text(MAKER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sweep = Sweep(games=["trust"], agents=["random"], repeats=2, seed=7)
+    return SweepFolder.create(tmp_path / "sweep", sweep)
+
+
+def test_a_worker_makes_the_parts_of_a_sweep_once(folder: SweepFolder, tmp_path: Path) -> None:
+    name = f"maker_{tmp_path.name}"
+    one, two = (parts_of(job(folder, f"{name}:sweep")) for _ in range(2))
+    assert one is two
+    assert sorted(one.plans) == sorted(folder.studies)
+    assert len(import_module(name).made) == 1
+
+
+def test_a_worker_that_cannot_make_the_sweep_says_so(folder: SweepFolder, tmp_path: Path) -> None:
+    name = f"maker_{tmp_path.name}"
+    for make, message in (
+        ("no_such_module:sweep", "no_such_module"),
+        (f"{name}:other", "other"),
+        (f"{name}:nothing", "expected it to return a Sweep"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            parts_of(job(folder, make))
+
+
+def test_a_worker_that_sees_another_sweep_refuses(folder: SweepFolder, tmp_path: Path) -> None:
+    sent = job(folder, f"maker_{tmp_path.name}:sweep")
+    folder.discard()
+    sweep = Sweep(games=["trust"], agents=["random"], repeats=2, seed=8)
+    SweepFolder.create(tmp_path / "sweep", sweep)
+    with pytest.raises(ConfigError, match="it sees another sweep there"):
+        parts_of(sent)
+
+
+def test_a_folder_in_which_nothing_was_begun_is_discarded_and_no_other(
+    folder: SweepFolder, tmp_path: Path
+) -> None:
+    shard = folder.shard(folder.studies[0])
+    shard.write_bytes(b"")
+    folder.discard()
+    assert folder.manifest_path.exists()
+    shard.unlink()
+    folder.discard()
+    assert not folder.path.exists()
+
+
+def test_a_task_of_a_driver_with_another_version_is_refused(folder: SweepFolder) -> None:
+    sent = replace(job(folder, "x:y"), version="0.0.9")
+    ending = run_task(sent, folder.studies[0], None, Keys())
+    assert ending.kind == "wrong"
+    assert "the driver runs s3gym 0.0.9, this worker s3gym" in ending.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num_gpus": -1}, "cluster.num_gpus"),
+        ({"retries": -2}, "cluster.retries"),
+        ({"env": ["sk-123"]}, "cluster.env"),
+        ({"gpus": 1}, "gpus"),
+    ],
+)
+def test_a_wrong_key_of_the_cluster_is_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_config(None, {"cluster": given})

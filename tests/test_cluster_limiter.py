@@ -9,8 +9,15 @@ import anyio
 import pytest
 
 from s3gym.budget import NOTHING, Price, Spent
-from s3gym.cluster.letters import Answer, Letter
-from s3gym.cluster.limiter import Limiter, MeterSettings, settings_of
+from s3gym.cluster import permits
+from s3gym.cluster.letters import Answer, Ask, Failure, Letter, Outcome, card
+from s3gym.cluster.limiter import (
+    GRACE_SECONDS,
+    SILENT_SECONDS,
+    Limiter,
+    MeterSettings,
+    settings_of,
+)
 from s3gym.cluster.permits import EVENT_SECONDS, SharedLimits, UnreachableError
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.errors import BudgetExhaustedError, ConfigError, ModelError
@@ -27,8 +34,10 @@ FAST = LimitSettings(start=4, most=8, first_wait=0.001, longest_wait=0.002)
 class Sweep:
     """A limiter that can be lost and restarted, as the driver does it."""
 
-    def __init__(self, settings: MeterSettings, silent_seconds: float = 45.0) -> None:
-        self.settings, self.silent = settings, silent_seconds
+    def __init__(
+        self, settings: MeterSettings, silent_seconds: float = 45.0, grace_seconds: float = 0.05
+    ) -> None:
+        self.settings, self.silent, self.grace = settings, silent_seconds, grace_seconds
         self.limiter: Limiter | None = None
         self.scope = anyio.CancelScope()
         self.spent: dict[str, Spent] = {}
@@ -42,7 +51,7 @@ class Sweep:
         limiter = Limiter(
             meter,
             again=again,
-            grace_seconds=0.05,
+            grace_seconds=self.grace,
             silent_seconds=self.silent,
             answer_seconds=0.5,
         )
@@ -287,6 +296,46 @@ async def test_a_restarted_limiter_counts_what_is_under_way_and_what_was_spent()
     assert endpoint.most == 3
     # 30 tokens before and 30 after: the cap stands at the sixth call.
     assert Counter(ends) == {"fine": 3, "BudgetExhaustedError": 3}
+
+
+async def test_a_restarted_limiter_listens_before_it_gives_out_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert permits.IDLE_SECONDS < GRACE_SECONDS < SILENT_SECONDS
+    monkeypatch.setattr(permits, "IDLE_SECONDS", 0.1)
+    sweep = Sweep(MeterSettings(limits=replace(FAST, start=1, most=1)), grace_seconds=0.5)
+    endpoint, slow, quick = Endpoint(seconds=1.0), sweep.worker("slow"), sweep.worker("quick")
+    async with running(sweep, slow, quick) as group:
+        group.start_soon(endpoint.ask, slow)
+        await anyio.sleep(0.03)
+        sweep.deaf.add("slow")
+        sweep.lose()
+        sweep.start(group, again=True)
+        group.start_soon(endpoint.ask, quick)
+        await anyio.sleep(0.05)
+        sweep.deaf.clear()
+        with anyio.fail_after(5):
+            while endpoint.calls < 2:
+                await anyio.sleep(0.02)
+    assert endpoint.most == 1
+
+
+async def test_an_outcome_that_is_told_twice_counts_once() -> None:
+    sweep = Sweep(MeterSettings(limits=replace(FAST, start=1, most=1)))
+    chat = card(ScriptedChat([], name="openai:m", endpoint=ENDPOINT), "w")
+    busy = Failure(kind="model", message="busy", retryable=True, status=503)
+
+    def ask(number: int, attempt: int) -> Ask:
+        return Ask(id=number, attempt=attempt, card=chat, tokens=1)
+
+    told = (Outcome(id=1, attempt=1, failure=busy),)
+    async with running(sweep):
+        first = await sweep.post(Letter(session="w", number=1, asks=(ask(1, 1),)))
+        again = await sweep.post(Letter(session="w", number=2, asks=(ask(1, 2),), outcomes=told))
+        other = await sweep.post(
+            Letter(session="w", number=3, held=(ask(1, 2),), asks=(ask(2, 1),), outcomes=told)
+        )
+    assert (first.permits, again.permits, other.permits) == (((1, 1),), ((1, 2),), ())
 
 
 async def test_a_restarted_limiter_begins_with_an_empty_bucket() -> None:

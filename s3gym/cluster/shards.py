@@ -16,12 +16,12 @@ from s3gym.cluster.lease import TABLE, TTL, Lease
 from s3gym.cluster.manifest import Entry, Manifest, installed, read_manifest, write_manifest
 from s3gym.cluster.standing import StudyStatus, standing
 from s3gym.errors import ConfigError, StoreError
+from s3gym.plans import StudyPlan
 from s3gym.provenance import provenance
 from s3gym.store import file
 from s3gym.store.chain import digest
 from s3gym.store.store import Store
 from s3gym.store.verdicts import VerdictLog
-from s3gym.study import StudyPlan
 from s3gym.sweep import add_studies
 
 SHARDS = "shards"

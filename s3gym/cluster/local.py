@@ -59,8 +59,7 @@ async def run_folder(
         ConfigError: The sweep is not the folder's.
         BudgetExhaustedError: A budget of the run is used up.
     """
-    if sweep.seal is not None:
-        sweep.seal.guard(folder.manifest_path)
+    folder.guard(sweep)
     if sweep.training is not None:
         await base_weights(sweep.training.trainer)
     plans = folder.plans(sweep)

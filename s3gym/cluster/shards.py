@@ -67,7 +67,7 @@ class SweepFolder:
         sweep.seed, sweep.salt = plans[0].seeds.root, plans[0].seeds.salt
         with file.disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
-            (path / SHARDS).mkdir(exist_ok=True)
+            (path / SHARDS).mkdir(mode=0o755, exist_ok=True)
         manifest = Manifest(
             s3gym=installed(),
             config=None if config is None else dict(config),
@@ -103,6 +103,17 @@ class SweepFolder:
         if changed != self.manifest:
             write_manifest(self.path, changed)
             self.manifest = changed
+
+    def guard(self, sweep: Sweep) -> None:
+        """Check that a sealed sweep's agents cannot reach what the folder holds.
+
+        Raises:
+            ConfigError: The sealed user could read or replace it.
+        """
+        if sweep.seal is not None:
+            sweep.seal.guard(self.manifest_path)
+            for study in self.studies:
+                sweep.seal.guard(self.shard(study))
 
     def plans(self, sweep: Sweep) -> list[StudyPlan]:
         """Return the plans of the folder's sweep, under its seeds.

@@ -24,6 +24,7 @@ from typing import Any
 
 import anyio
 
+from s3gym.cli.folders import kept_config
 from s3gym.cli.parts import wire
 from s3gym.cluster.local import run_folder as run_here
 from s3gym.cluster.ray_connect import connected
@@ -61,7 +62,7 @@ def settings(url: str, repeats: int) -> RunConfig:
 
 def run(engine: Any, config: RunConfig, place: Path) -> float:
     """Run a sweep; return its seconds."""
-    kept = config.model_dump(mode="json", exclude={"seed", "store"})
+    kept = kept_config(config)
     sweep = wire(config, offline=True).sweep
     folder = SweepFolder.create(place, sweep, config=kept)
     begun = time.perf_counter()

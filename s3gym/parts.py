@@ -1,7 +1,7 @@
 """What a study is put together from, in one form whatever the user passed."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -18,6 +18,8 @@ from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.memory import Memory
 from s3gym.errors import ConfigError, PluginError
 from s3gym.records import Episode, Turn
+from s3gym.sft import AnswerFormat
+from s3gym.sft.build import Prompt
 from s3gym.text import shorten
 
 
@@ -65,6 +67,26 @@ async def _in_thread(function: Callable[[Turn], Any], turn: Turn) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Teaching:
+    """How training examples are made of an agent's own turns.
+
+    Attributes:
+        name: Names prompt and form for the store, so that an audit can make the examples again;
+            empty where only the agent itself can.
+        prompt: The agent's own way to make the messages of a turn.
+        form: The response contract that these messages teach.
+    """
+
+    name: str
+    prompt: Prompt
+    form: AnswerFormat
+
+
+Teachings = Mapping[str, Teaching]
+"""From the name that stands in a store to how these examples are made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPart:
     """An agent with its name.
 
@@ -80,6 +102,8 @@ class AgentPart:
         shared: One instance serves all episodes.
         origin: Where it was loaded from, when it is not built in.
         chat: The chat model that it plays with; memories that write use it too.
+        with_chat: Makes the same agent play with another chat model; what a training study needs.
+        teaching: How training examples are made of its turns.
     """
 
     name: str
@@ -93,6 +117,8 @@ class AgentPart:
     shared: bool = False
     origin: str = ""
     chat: ChatModel | None = None
+    with_chat: Callable[[ChatModel], Agent] | None = None
+    teaching: Teaching | None = None
     claims: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def claim(self, study: str) -> None:
@@ -115,6 +141,7 @@ class MemoryPart:
 
     Attributes:
         own: True for the agent's own memory, in place of ours.
+        trains: True for the training pathway: experience goes into weights, nothing is recalled.
         isolated: False when a frozen view of it may change behind our back.
         make_with: Makes one that writes with a chat model, for memories that can.
         chat: The chat model that it writes with.
@@ -123,6 +150,7 @@ class MemoryPart:
     name: str
     make: Callable[[], Memory]
     own: bool = False
+    trains: bool = False
     isolated: bool = True
     origin: str = ""
     make_with: Callable[[ChatModel], Memory] | None = None

@@ -7,9 +7,12 @@ import anyio
 
 from s3gym.broker import Limits
 from s3gym.errors import BudgetExhaustedError, ModelError, PluginError, S3GymError, first_of
+from s3gym.events import Event
 from s3gym.meter import Meter, described
+from s3gym.plans import StudyPlan
 from s3gym.store.store import Store
-from s3gym.study import Event, StudyPlan, run_study
+from s3gym.study import run_study
+from s3gym.training_study import TrainingRun
 from s3gym.watchdog import watching
 
 SIDE_BY_SIDE = 16
@@ -78,8 +81,10 @@ async def run_sweep(
     shared = limits or Meter()
     store.note_provenance(**described(limits))
 
+    updates = update_slots(plans)
+
     async def one(plan: StudyPlan, serial: anyio.CapacityLimiter) -> None:
-        await run_study(plan, store, shared, serial=serial, on_event=on_event)
+        await play_study(plan, store, shared, serial=serial, updates=updates, on_event=on_event)
 
     failed, refused = await side_by_side(
         plans, one, at_most=at_most, block_seconds=block_seconds, interrupt=interrupt
@@ -91,6 +96,40 @@ async def run_sweep(
         paused=tuple(sorted(name for name, state in states.items() if state == "paused")),
         invalid=tuple(sorted(plan.id for plan in plans if store.ledger.invalid(plan.id))),
     )
+
+
+def update_slots(plans: Sequence[StudyPlan]) -> anyio.CapacityLimiter:
+    """Return what the updates of a run's training studies are taken from."""
+    trained = [plan.training.side_by_side for plan in plans if plan.training]
+    return anyio.CapacityLimiter(max(trained, default=1))
+
+
+async def play_study(
+    plan: StudyPlan,
+    store: Store,
+    limits: Limits,
+    *,
+    serial: anyio.CapacityLimiter | None = None,
+    updates: anyio.CapacityLimiter | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> None:
+    """Run or resume a study on its pathway. Takes and raises what ``run_study`` does.
+
+    Args:
+        plan: What to run; the store must hold its study row.
+        store: Open for writing.
+        limits: Limits of the model endpoints, shared by all studies of a run.
+        serial: Taken for each episode of a serial agent.
+        updates: Taken for each update of weights.
+        on_event: Told what happens.
+    """
+    if plan.training is None:
+        await run_study(plan, store, limits, serial=serial, on_event=on_event)
+        return
+    slots = updates or update_slots([plan])
+    await TrainingRun(
+        plan, plan.training, store, limits, slots=slots, serial=serial, on_event=on_event
+    ).run()
 
 
 async def side_by_side(

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 
 from s3gym.api import Result
+from s3gym.cli.folders import kept_config
 from s3gym.cli.parts import wire
 from s3gym.cluster.ray_engine import run_folder, unwrapped
 from s3gym.cluster.shards import SweepFolder
@@ -35,14 +36,9 @@ def single(settings: RunConfig, store: Path) -> str | None:
     return sweep.run_sync().root
 
 
-def kept(settings: RunConfig) -> dict[str, Any]:
-    """Return what a folder keeps of a configuration."""
-    return settings.model_dump(mode="json", exclude={"seed", "store"})
-
-
 def folder_of(settings: RunConfig, path: Path) -> SweepFolder:
     """Return a new folder for the sweep."""
-    return SweepFolder.create(path, wire(settings).sweep, config=kept(settings), shared=True)
+    return SweepFolder.create(path, wire(settings).sweep, config=kept_config(settings), shared=True)
 
 
 def on_ray(
@@ -67,11 +63,13 @@ def on_ray(
 
     async def run() -> Result:
         if beside is None:
-            return await run_folder(folder, sweep, config=kept(settings), address=address)
+            return await run_folder(folder, sweep, config=kept_config(settings), address=address)
         with unwrapped():
             async with anyio.create_task_group() as group:
                 group.start_soon(beside)
-                result = await run_folder(folder, sweep, config=kept(settings), address=address)
+                result = await run_folder(
+                    folder, sweep, config=kept_config(settings), address=address
+                )
                 group.cancel_scope.cancel()
         return result
 

@@ -205,7 +205,11 @@ def test_doctor_shows_no_key(s3gym: Runner, monkeypatch: pytest.MonkeyPatch) -> 
         (["run", "--game", "own_parts:half"], 2, "or '.', got '\\ud800'"),
         (["run", "--game", "own_parts:versioned"], 2, "a whole number as version, got 'one'"),
         (["run", "none.toml"], 2, "none.toml: no such file"),
-        (["run", "--set", "schedule.preset=[]"], 2, "expected one of paper, quick, got []"),
+        (
+            ["run", "--set", "schedule.preset=[]"],
+            2,
+            "expected one of paper, paper_training, quick, got []",
+        ),
         (["run", "--repeats", "0"], 2, "command line: repeats: "),
         (["run", "--set", "schedule.memory_tokens=-1"], 2, "schedule.memory_tokens: "),
         (["run", "--set", "games.snake.apples=1"], 2, "games.snake: this game is not part of"),
@@ -240,7 +244,7 @@ def test_a_store_of_another_version_and_another_sqlite_file_are_refused(s3gym: R
     db = sqlite3.connect("out.db")
     db.execute("PRAGMA user_version = 99")
     db.close()
-    assert "a store of version 99; this s3gym reads version 1" in s3gym("status", "out.db").err
+    assert "a store of version 99; this s3gym reads version 2" in s3gym("status", "out.db").err
     db = sqlite3.connect("other.db")
     db.execute("CREATE TABLE t (x)")
     db.close()

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from model_server import ModelServer, Served, by_hash
 
+from s3gym.cli.folders import kept_config
 from s3gym.cli.main import main
 from s3gym.cluster.shards import SweepFolder
+from s3gym.config import RunConfig, validated
 from s3gym.store import file
 from s3gym.store.store import Store
 
@@ -234,6 +236,17 @@ def test_a_full_disk_leaves_the_other_studies_done_and_is_named(
     monkeypatch.undo()
     with pytest.raises(SystemExit):
         main(["status", "elsewhere"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"pathway": "training"}, {"memory": ["none", "training"]}, {"games": {"snake": {}}}],
+)
+def test_the_configuration_that_a_folder_keeps_is_that_of_the_run(given: dict[str, Any]) -> None:
+    config = validated(RunConfig, given, "test")
+    kept = json.loads(json.dumps(kept_config(config)))
+    assert validated(RunConfig, kept, "folder").memory == config.memory
+    assert kept_config(validated(RunConfig, kept, "folder")) == kept
 
 
 def test_plan_says_when_one_machine_is_enough(s3gym: Runner) -> None:

@@ -4,23 +4,29 @@ import json
 import os
 import shutil
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trainings
 from studies import learner_rows
 from sweeps import TINY, issue_sweep, kill, slow_sweep, sweep, wait_for_lines, worker
+from trainings import agent
 
+from s3gym import Sweep
 from s3gym.audit import audit_store
-from s3gym.catalog import find_game
+from s3gym.catalog import find_game, teachings
 from s3gym.cluster.local import run_folder
 from s3gym.cluster.manifest import installed, must_be_version
 from s3gym.cluster.merge import merge
+from s3gym.cluster.reading import audit_folder
 from s3gym.cluster.shards import SweepFolder
 from s3gym.cluster.token import must_be_shared, write_token
 from s3gym.errors import ConfigError, StoreError
 from s3gym.store import file
 from s3gym.store.store import Store
+from s3gym.store.updates import UpdateLog
 
 STUDY = "trust/drawing/none/r0"
 
@@ -80,6 +86,32 @@ def test_another_process_takes_over_from_a_killed_one(tmp_path: Path, kills: int
     merge(SweepFolder.open(whole), tmp_path / "whole.db")
     assert learner_rows(tmp_path / "killed.db") == learner_rows(tmp_path / "whole.db")
     assert audit_store(tmp_path / "killed.db", find_game).level() != "fail"
+
+
+async def test_a_training_study_keeps_its_weights_beside_its_shard(tmp_path: Path) -> None:
+    def training_sweep(**more: Any) -> Sweep:
+        given: dict[str, Any] = {"games": ["trust"], "agents": [agent(tmp_path)], "repeats": 2}
+        given |= {"memories": [], "schedule": trainings.TINY, "seed": 3}
+        return Sweep(**given | {"training": trainings.training(tmp_path)} | more)
+
+    whole = await training_sweep(store=tmp_path / "whole.db").run()
+    folder = SweepFolder.create(tmp_path / "sweep", training_sweep())
+    result = await run_folder(folder, training_sweep())
+    assert result.root == whole.root is not None
+    out = tmp_path / "out.db"
+    for _ in range(2):
+        assert merge(folder, out).root == whole.root
+    assert learner_rows(out) == learner_rows(tmp_path / "whole.db")
+    for study in folder.studies:
+        with closing(file.open_learner(out)) as db:
+            made = [row for row in UpdateLog(db).of(study).values() if row.outcome == "trained"]
+        assert made
+        for row in made:
+            assert (tmp_path / "out.db.weights" / row.location / "tally.json").is_file()
+    audit = audit_folder(folder.path, find_game, whole.root, teachings=teachings())
+    assert audit.level() != "fail"
+    more = training_sweep(repeats=3, store=out)
+    assert (await more.resume()).root is not None
 
 
 async def test_what_a_folder_holds_of_the_seeds_is_its_owners_alone(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from s3gym.api import Result, Sweep
 from s3gym.audit import Audit, audit_store
 from s3gym.audit.findings import GameFinder
+from s3gym.catalog import TRAINING
 from s3gym.cli.parts import charge_recorded
 from s3gym.cluster.files import is_sweep_folder
 from s3gym.cluster.reading import audit_folder, load_folder
@@ -16,6 +17,7 @@ from s3gym.config import RunConfig, validated
 from s3gym.contracts.memory import CallRenderer
 from s3gym.errors import ConfigError
 from s3gym.meter import Meter
+from s3gym.parts import Teachings
 from s3gym.report.load import load_store, load_stores
 from s3gym.report.records import StoreRecord
 
@@ -46,7 +48,7 @@ def starting(
     path: Path, sweep: Sweep, config: RunConfig, engine: str | None, address: str | None
 ) -> Callable[[], Awaitable[Result]]:
     """Return what makes a new folder and fills it."""
-    kept = _kept(config)
+    kept = kept_config(config)
 
     async def start() -> Result:
         run = _engine(engine, address, sweep, config)
@@ -64,7 +66,7 @@ def going_on(
     path: Path, sweep: Sweep, config: RunConfig, engine: str | None, address: str | None
 ) -> Callable[[], Awaitable[Result]]:
     """Return what takes up an unfinished folder; it remembers limits and budget that are new."""
-    kept = _kept(config)
+    kept = kept_config(config)
 
     async def start() -> Result:
         run = _engine(engine, address, sweep, config)
@@ -90,7 +92,7 @@ def folder_config(path: Path) -> dict[str, Any]:
             f"s3gym.cluster.local.run_folder"
         )
     recorded = validated(RunConfig, config, str(folder.manifest_path))
-    return recorded.model_dump() | {"schedule": recorded.schedule}
+    return kept_config(recorded) | {"schedule": recorded.schedule}
 
 
 def charge_folder(meter: Meter, path: Path, base_url: str | None) -> None:
@@ -122,10 +124,11 @@ def audit_of(
     find_game: GameFinder,
     expect: str | None = None,
     prompts: Mapping[str, CallRenderer] | None = None,
+    teachings: Teachings | None = None,
 ) -> Audit:
     """Audit a store or a sweep's folder. See ``audit_store``."""
     audit = audit_folder if is_sweep_folder(store) else audit_store
-    return audit(store, find_game, expect, prompts)
+    return audit(store, find_game, expect, prompts, teachings)
 
 
 def _load(path: str | Path, label: str) -> StoreRecord:
@@ -166,6 +169,9 @@ def _shared(engine: str | None) -> bool:
     return engine not in (None, LOCAL)
 
 
-def _kept(config: RunConfig) -> dict[str, Any]:
+def kept_config(config: RunConfig) -> dict[str, Any]:
     """Return what a folder keeps of a configuration: no seed, which stands beside it."""
-    return config.model_dump(mode="json", exclude={"seed", "store"})
+    # The memories say whether a study trains; a table for none is refused.
+    trains = TRAINING in config.memory
+    left_out = {"seed", "store", "pathway"} | (set() if trains else {"training"})
+    return config.model_dump(mode="json", exclude=left_out)

@@ -8,16 +8,16 @@ import click
 from s3gym.budget import Prices
 from s3gym.cli.console import console, say
 from s3gym.cli.folders import load_all
+from s3gym.cli.options import given_options, part_options
 from s3gym.cli.parts import wire
 from s3gym.cli.report import facts
-from s3gym.cli.run import given_options, part_options
 from s3gym.cluster.capacity import CALLS_PER_SECOND, Load, load_of
 from s3gym.config import read_config
 from s3gym.forecast import Forecast, forecast
+from s3gym.plans import StudyPlan
 from s3gym.report.build import build_report
 from s3gym.report.power import power_rows, print_power
 from s3gym.schedule import SCHEDULES
-from s3gym.study import StudyPlan
 
 
 @click.command("plan")

@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import click
 
+from s3gym.agents.chat_names import is_chat_name
 from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
 from s3gym.cli.folders import (
-    ENGINES,
     charge_folder,
     folder_config,
     folder_for,
@@ -26,9 +26,11 @@ from s3gym.cli.folders import (
 )
 from s3gym.cli.interrupt import interrupting, kindly_stopped
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE, USAGE
+from s3gym.cli.options import engine_options, given_options, part_options
 from s3gym.cli.parts import Wiring, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.cli.proxy import Front, front
+from s3gym.cli.training import must_be_named_again
 from s3gym.cluster.files import is_sweep_folder, must_be_new_folder
 from s3gym.cluster.shards import SweepFolder
 from s3gym.config import RunConfig, override, read_config, validated
@@ -40,68 +42,6 @@ from s3gym.store import file
 from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import VerdictLog
 
-Command = Callable[..., None]
-
-
-def part_options(command: Command) -> Command:
-    """Add the options that name parts and models."""
-    for option in reversed(
-        (
-            click.option("--agent", multiple=True, help="Agent: a name or module:attribute."),
-            click.option("--memory", multiple=True, help="Memory: a name or module:attribute."),
-            click.option("--game", multiple=True, help="Game: a name or module:attribute."),
-            click.option("--base-url", help="Address of a compatible model server."),
-            click.option("--api-key-env", help="Name of the variable that holds the key."),
-            click.option("--layout", type=click.Choice(["paper", "cached"])),
-            click.option("--contract", type=click.Choice(["line", "json"])),
-            click.option("--reask", type=int, help="Re-asks after a faulty reply: 0 or 1."),
-            click.option("--rpm", type=float, help="Most requests per minute."),
-            click.option("--tpm", type=float, help="Most tokens per minute."),
-            click.option("--max-usd", type=float, help="Stop resumably at this cost."),
-            click.option("--max-tokens", type=float, help="Stop resumably at this many tokens."),
-            click.option("--max-hours", type=float, help="Stop resumably after this time."),
-            click.option(
-                "--replay",
-                type=click.Path(path_type=Path),
-                help="Answer all model calls from this store; no network.",
-            ),
-            click.option(
-                "--proxy",
-                type=click.IntRange(0, 65535),
-                metavar="PORT",
-                help="Stand between the agent's app and its models, on this port; 0: a free one.",
-            ),
-            click.option("--jobs", type=int, help="Studies side by side (default 16)."),
-            click.option(
-                "--sealed",
-                is_flag=True,
-                default=None,
-                help="Run agent and memory in a process of their own.",
-            ),
-            click.option("--sealed-user", metavar="NAME", help="Run that process as this user."),
-            click.option(
-                "--sealed-python", metavar="PATH", help="Interpreter that this user may run."
-            ),
-            click.option(
-                "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
-            ),
-            click.option("--quiet", is_flag=True, help="Show failures only."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def engine_options(command: Command) -> Command:
-    """Add the options that say which machines run a sweep's folder."""
-    address = click.option(
-        "--address", metavar="HOST:PORT|auto", help="Where the engine's cluster is reached."
-    )
-    engine = click.option(
-        "--engine", type=click.Choice(sorted(ENGINES)), help="Run studies into a folder by this."
-    )
-    return engine(address(command))
-
 
 @click.command("run")
 @click.argument("study_file", required=False, type=click.Path(path_type=Path))
@@ -112,7 +52,12 @@ def engine_options(command: Command) -> Command:
 @click.option(
     "--oracle",
     type=click.Choice(ORACLES),
-    help="Perfect judging or exploring, for comparison: outside the protocol.",
+    help="Perfect judging, exploring or labels, for comparison: outside the protocol.",
+)
+@click.option(
+    "--pathway",
+    type=click.Choice(["context", "training"]),
+    help="Where experience goes: a memory (default), or weights beside the control arm.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would run, and stop.")
 @engine_options
@@ -178,24 +123,6 @@ def extend_command(
 ) -> None:
     """Add repeats to every cell of a store, and finish what is unfinished."""
     _continue(store, repeats, overrides, quiet=quiet, given=given)
-
-
-def given_options(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that were given, under their keys in a study file."""
-    keys = {
-        "max_usd": "budget.usd",
-        "max_tokens": "budget.tokens",
-        "max_hours": "budget.hours",
-        **{
-            name: f"model.{name}"
-            for name in ("base_url", "api_key_env", "layout", "contract", "reask", "rpm", "tpm")
-        },
-    }
-    return {
-        keys.get(name, name): list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value is not None and value != ()
-    }
 
 
 def _continue(
@@ -264,6 +191,11 @@ def recorded_config(store: Path) -> dict[str, Any]:
         "oracle": first.get("oracle"),
         **json.loads(first["settings"]),
     }
+    if any("training" in spec for spec in specs) and "training" not in recorded:
+        raise ConfigError(
+            f"{store}: its trainer was given in Python; resume it from that program with "
+            f"Study(...).resume()"
+        )
     recorded["model"] = held.get("limits", {}) | recorded.get("model", {})
     recorded["budget"] = held.get("budget", {})
     return recorded
@@ -288,7 +220,7 @@ def _renamed(given: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
                     f"this store's {kind} was given in Python; resume it from that program with "
                     f"Study(...).resume()"
                 )
-            foreign = ":" in origin and not origin.startswith(("openai:", "anthropic:", "local:"))
+            foreign = ":" in origin and not is_chat_name(origin)
             if foreign and origin not in again:
                 raise ConfigError(
                     f"this store's {kind} {origin!r} is not built in; name it again: "
@@ -297,6 +229,7 @@ def _renamed(given: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
         unknown = sorted(again - set(recorded[kind]))
         if unknown:
             raise ConfigError(f"--{kind} {unknown[0]}: this store has no such {kind}")
+    must_be_named_again(recorded.get("training", {}), values)
     return values
 
 

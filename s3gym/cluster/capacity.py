@@ -10,8 +10,8 @@ from math import ceil
 
 from s3gym.config import ModelConfig
 from s3gym.forecast import Forecast
+from s3gym.plans import StudyPlan
 from s3gym.records import Phase
-from s3gym.study import StudyPlan
 
 CALLS_PER_SECOND = 100
 """Calls that one process of an ordinary machine manages, with room to spare: it spends 4 to 8 ms

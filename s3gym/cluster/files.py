@@ -5,10 +5,12 @@ import re
 import secrets
 from hashlib import sha256
 from pathlib import Path
+from shutil import copyfile
 
 from s3gym.errors import StoreError
 from s3gym.sealed.seal import private_files
 from s3gym.store import file
+from s3gym.weights import weights_folder
 
 LONGEST_NAME = 80
 
@@ -83,3 +85,22 @@ def lock_of(path: Path) -> file.Lock | None:
         return file.Lock(path)
     except (file.LockedError, file.NoLocksError):
         return None
+
+
+def link_weights(shard: Path, out: Path) -> None:
+    """Give a store the weights that lie beside a shard: by links, else as copies.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    source, target = weights_folder(shard), weights_folder(out)
+    with file.disk_errors(target):
+        for path in sorted(source.rglob("*")) if source.is_dir() else ():
+            to = target / path.relative_to(source)
+            if not path.is_file() or to.exists():
+                continue
+            to.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path, to)
+            except OSError:  # another disk, or one without links
+                copyfile(path, to)

@@ -15,9 +15,10 @@ from s3gym.errors import BudgetExhaustedError, StoreError, first_of
 from s3gym.events import Event
 from s3gym.halt import check_halt
 from s3gym.meter import Meter, described
+from s3gym.plans import StudyPlan
 from s3gym.seams import close_part
-from s3gym.study import StudyPlan, run_study
-from s3gym.sweep import Outcome, side_by_side
+from s3gym.sweep import Outcome, play_study, side_by_side, update_slots
+from s3gym.trainer_seam import base_weights
 
 SECONDS_BETWEEN_TRIES = 2.0
 
@@ -58,10 +59,12 @@ async def run_folder(
         ConfigError: The sweep is not the folder's.
         BudgetExhaustedError: A budget of the run is used up.
     """
-    if sweep.seal is not None:
-        sweep.seal.guard(folder.manifest_path)
+    folder.guard(sweep)
+    if sweep.training is not None:
+        await base_weights(sweep.training.trainer)
     plans = folder.plans(sweep)
     limits = sweep.limits or Meter()
+    updates = update_slots(plans)
     unkept: dict[str, str] = {}
     spent: list[BudgetExhaustedError] = []
 
@@ -79,6 +82,7 @@ async def run_folder(
                 owner=f"process {os.getpid()}",
                 ttl=ttl,
                 serial=serial,
+                updates=updates,
                 on_event=sweep.on_event,
             )
         except StoreError as error:
@@ -93,6 +97,8 @@ async def run_folder(
         )
     finally:
         await close_chats(plans)
+        if sweep.training is not None:
+            await close_part(sweep.training.trainer)
     return folder_result(folder, failed=failed, refused=refused, unkept=unkept)
 
 
@@ -104,6 +110,7 @@ async def run_shard(
     owner: str,
     ttl: float = TTL,
     serial: anyio.CapacityLimiter | None = None,
+    updates: anyio.CapacityLimiter | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> None:
     """Run or resume one study in its shard.
@@ -116,19 +123,20 @@ async def run_shard(
         limits: Limits of the model endpoints, shared by all studies of a run.
         owner: Name of this worker, for messages.
         ttl: Seconds after which another worker may take the shard if this one goes silent.
-        serial: See ``run_study``.
+        serial: See ``play_study``.
+        updates: See ``play_study``.
         on_event: Told what happens.
 
     Raises:
         HeldError: Another worker holds the shard and is alive.
         LostError: Another worker took it over.
-        S3GymError: As ``run_study``.
+        S3GymError: As ``play_study``.
     """
 
     async def run() -> None:
         with folder.writer(plan.id, owner=owner, ttl=ttl) as store:
             store.note_provenance(**described(limits))
-            await run_study(plan, store, limits, serial=serial, on_event=on_event)
+            await play_study(plan, store, limits, serial=serial, updates=updates, on_event=on_event)
 
     async def run_when_free() -> None:
         until: float | None = None

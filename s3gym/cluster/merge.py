@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from s3gym.cluster.files import link_weights
 from s3gym.cluster.shards import SweepFolder
 from s3gym.errors import StoreError
 from s3gym.sealed.seal import private_files
@@ -17,7 +18,7 @@ from s3gym.store import file
 from s3gym.store.store import Store
 from s3gym.store.verdicts import store_root, study_root
 
-BY_STUDY = ("episodes", "calls", "memory_versions", "invalid_points", "scores", "seals")
+BY_STUDY = ("episodes", "calls", "memory_versions", "updates", "invalid_points", "scores", "seals")
 """Tables with a column that names the study."""
 BY_EPISODE = ("steps", "verdicts")
 BY_NAME = {"abandoned": "episode", "timings": "id"}
@@ -52,13 +53,16 @@ class Merged:
     root: str | None
 
 
-def merge(folder: SweepFolder, out: str | Path, *, partial: bool = False) -> Merged:
+def merge(
+    folder: SweepFolder, out: str | Path, *, partial: bool = False, weights: bool = True
+) -> Merged:
     """Make one store of a folder's shards, or go on with one.
 
     Args:
         folder: The sweep; its shards are only read.
         out: The store; it must not exist, or come from this folder.
         partial: Take in studies that are unfinished, and do without those that have no shard.
+        weights: Take in the weights of training studies, too, by links where that can be.
 
     Raises:
         StoreError: A study is unfinished, a shard is damaged or of another sweep, the store holds
@@ -82,6 +86,8 @@ def merge(folder: SweepFolder, out: str | Path, *, partial: bool = False) -> Mer
         for place, study in enumerate(folder.studies, start=1):
             if study not in missing:
                 work.take(study, place)
+                if weights:
+                    link_weights(folder.shard(study), out)
         root = None if missing else store_root(store.connection)
     return Merged(
         added=tuple(work.added),
@@ -181,6 +187,7 @@ class _Merge:
             f"SELECT spec, status, note FROM {side}.studies WHERE id = ?1",
             f"SELECT root FROM {side}.seals WHERE study = ?1",
             f"SELECT count(*) FROM {side}.calls WHERE study = ?1",
+            f"SELECT version, weights FROM {side}.updates WHERE study = ?1 ORDER BY version",
             f"SELECT e.id, e.status, e.start_hash, max(s.idx), s.hash FROM {side}.episodes e "
             f"LEFT JOIN {side}.steps s ON s.episode = e.id WHERE e.study = ?1 "
             f"GROUP BY e.id ORDER BY e.id",

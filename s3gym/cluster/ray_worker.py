@@ -34,8 +34,8 @@ from s3gym.cluster.shards import SweepFolder
 from s3gym.cluster.token import must_be_shared
 from s3gym.errors import BudgetExhaustedError, ConfigError, S3GymError, StoreError
 from s3gym.halt import HaltedError, haltable
+from s3gym.plans import StudyPlan
 from s3gym.seams import close_part
-from s3gym.study import StudyPlan
 from s3gym.sweep import side_by_side
 
 Kind = Literal["done", "failed", "refused", "unkept", "spent", "halted", "wrong"]

@@ -16,6 +16,7 @@ from s3gym.cluster.files import is_sweep_folder
 from s3gym.cluster.merge import merge
 from s3gym.cluster.shards import SweepFolder
 from s3gym.contracts.memory import CallRenderer
+from s3gym.parts import Teachings
 from s3gym.report.load import load_store
 from s3gym.report.records import StoreRecord, StudyRecord
 
@@ -53,6 +54,7 @@ def audit_folder(
     find_game: GameFinder,
     expect: str | None = None,
     prompts: Mapping[str, CallRenderer] | None = None,
+    teachings: Teachings | None = None,
 ) -> Audit:
     """Audit the shards of a sweep's folder. Takes and returns what ``audit_store`` does.
 
@@ -67,7 +69,7 @@ def audit_folder(
             continue
         with folder.reading(study):
             pass  # says what is wrong with it
-        audit = audit_store(folder.shard(study), find_game, prompts=prompts)
+        audit = audit_store(folder.shard(study), find_game, prompts=prompts, teachings=teachings)
         for check, n in audit.looked_at.items():
             whole.count(check, n)
         for finding in audit.findings:
@@ -107,7 +109,7 @@ def as_store(path: str | Path, study: str = "") -> Iterator[Path]:
             return
     with tempfile.TemporaryDirectory(prefix="s3gym-") as place:  # its owner's alone
         out = Path(place) / (path.resolve().name or "sweep")
-        merge(folder, out, partial=True)
+        merge(folder, out, partial=True, weights=False)
         yield out
 
 

@@ -17,12 +17,12 @@ from s3gym.cluster.manifest import Entry, Manifest, installed, read_manifest, wr
 from s3gym.cluster.standing import StudyStatus, standing
 from s3gym.cluster.token import NAME as TOKEN
 from s3gym.errors import ConfigError, StoreError
+from s3gym.plans import StudyPlan
 from s3gym.provenance import provenance
 from s3gym.store import file
 from s3gym.store.chain import digest
 from s3gym.store.store import Store
 from s3gym.store.verdicts import VerdictLog
-from s3gym.study import StudyPlan
 from s3gym.sweep import add_studies
 
 SHARDS = "shards"
@@ -68,7 +68,7 @@ class SweepFolder:
         sweep.seed, sweep.salt = plans[0].seeds.root, plans[0].seeds.salt
         with file.disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
-            (path / SHARDS).mkdir(exist_ok=True)
+            (path / SHARDS).mkdir(mode=0o755, exist_ok=True)
         manifest = Manifest(
             s3gym=installed(),
             config=None if config is None else dict(config),
@@ -104,6 +104,17 @@ class SweepFolder:
         if changed != self.manifest:
             write_manifest(self.path, changed)
             self.manifest = changed
+
+    def guard(self, sweep: Sweep) -> None:
+        """Check that a sealed sweep's agents cannot reach what the folder holds.
+
+        Raises:
+            ConfigError: The sealed user could read or replace it.
+        """
+        if sweep.seal is not None:
+            sweep.seal.guard(self.manifest_path)
+            for study in self.studies:
+                sweep.seal.guard(self.shard(study))
 
     def plans(self, sweep: Sweep) -> list[StudyPlan]:
         """Return the plans of the folder's sweep, under its seeds.

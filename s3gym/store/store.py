@@ -12,6 +12,7 @@ from s3gym.errors import StoreError
 from s3gym.store import file
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import Ledger
+from s3gym.store.updates import UpdateLog
 from s3gym.store.verdicts import VerdictLog
 
 TIMES_TOGETHER = 64
@@ -30,6 +31,7 @@ class Store:
         self.path = path
         self.connection = connection
         self.ledger = Ledger(connection)
+        self.updates = UpdateLog(connection)
         self.verdicts = VerdictLog(connection)
         self._lock = lock
         self._times: list[tuple[str, str, str, float]] = []

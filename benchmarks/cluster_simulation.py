@@ -2,7 +2,8 @@
 
     PYTHONSAFEPATH=1 python benchmarks/cluster.py --only simulation [--calls STORE] [--median 3.0]
 
-Call times are drawn from recorded ones (``--calls``: those of a store), scaled to a median. The
+Call times are drawn from those that a store recorded (``--calls``), scaled to a median; without one
+they are assumed. The
 makespan comes from list scheduling, which is what Ray does with tasks of one size: the next study
 in order goes to the first free place. Its lower bound is the larger of all work over all places and
 the longest study. Letters to the limiter come from the real limiter and the real workers' side,
@@ -21,6 +22,7 @@ from pathlib import Path
 import anyio
 import numpy as np
 import trio.testing
+from scipy.stats import norm
 
 from s3gym.api import Sweep
 from s3gym.budget import NOTHING
@@ -41,10 +43,11 @@ STUDIES = 8400
 STEPS = (10, 15, 20, 30, 40, 45, 64)
 """Steps of an episode in each of the games, in the order in which they are planned: the longest
 studies come last, which is the worst order for the makespan."""
-RECORDED = (1.0,)
-"""Seconds of recorded calls at every twentieth quantile."""
-STUDY_SECONDS = 0.25
-"""Of a study for which Ray and s3gym are to blame (``cluster_ray.py``)."""
+SPREAD = 0.52
+"""Of the call times that are assumed where none are recorded: log-normal, one in twenty takes 2.4
+times the median."""
+STUDY_SECONDS = 0.7
+"""Of a study for which Ray and s3gym are to blame (``cluster_ray.py``, on a busy machine)."""
 
 
 def drawn(quantiles: np.ndarray, median: float, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -149,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--median", type=float, default=3.0, help="seconds of a call")
     parser.add_argument("--minutes", type=float, default=2.0, help="of the limiter's simulation")
     given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-    quantiles = np.array(RECORDED)
+    quantiles = np.exp(SPREAD * norm.ppf(np.linspace(0.005, 0.995, 100)))
     if given.calls is not None:
         db = file.open_reader(given.calls)
         seconds = [row[0] for row in db.execute("SELECT seconds FROM timings WHERE kind = 'call'")]

@@ -57,19 +57,17 @@ def on_ray(
         events: Filled with what happens.
         beside: An asynchronous function that runs beside it.
     """
-    sweep = wire(settings, offline=True).sweep
+    sweep, plain = wire(settings, offline=True).sweep, kept_config(settings)
     if events is not None:
         sweep.on_event = events.append
 
     async def run() -> Result:
         if beside is None:
-            return await run_folder(folder, sweep, config=kept_config(settings), address=address)
+            return await run_folder(folder, sweep, config=plain, address=address)
         with unwrapped():
             async with anyio.create_task_group() as group:
                 group.start_soon(beside)
-                result = await run_folder(
-                    folder, sweep, config=kept_config(settings), address=address
-                )
+                result = await run_folder(folder, sweep, config=plain, address=address)
                 group.cancel_scope.cancel()
         return result
 

@@ -56,6 +56,7 @@ def settings(url: str, repeats: int) -> RunConfig:
             "seed": 7,
             "jobs": 1,
             "model.base_url": url,
+            "cluster.num_cpus": os.cpu_count(),  # one place for a study
         },
     )
 

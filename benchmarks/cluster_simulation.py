@@ -46,7 +46,7 @@ studies come last, which is the worst order for the makespan."""
 SPREAD = 0.52
 """Of the call times that are assumed where none are recorded: log-normal, one in twenty takes 2.4
 times the median."""
-STUDY_SECONDS = 0.7
+STUDY_SECONDS = 0.1
 """Of a study for which Ray and s3gym are to blame (``cluster_ray.py``, on a busy machine)."""
 
 

@@ -3,7 +3,8 @@
     PYTHONSAFEPATH=1 python benchmarks/cluster.py --only merge [--studies 100] [--shared]
 
 Plays the studies of a random player in Trust Evolution with history memory, on the paper's
-schedule, shard by shard; then merges the folder, merges it again, and reads how it stands.
+schedule, in one store and shard by shard; then merges the folder, merges it again, and reads how
+it stands.
 """
 
 import argparse
@@ -42,8 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shared", action="store_true", help="shards for several machines")
     given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
 
-    def sweep() -> Sweep:
+    def sweep(store: Path | None = None) -> Sweep:
         return Sweep(
+            store=store,
             games=("trust",),
             agents=("random",),
             memories=("history",),
@@ -56,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = Path(name)
         folder = SweepFolder.create(path / "sweep", sweep(), shared=given.shared)
         n = len(folder.studies)
+        timed("play, one store", n, sweep(path / "whole.db").run_sync)
         played = timed("play, a shard each", n, lambda: anyio.run(run_folder, folder, sweep()))
         merged = timed("merge", n, lambda: merge(folder, path / "out.db"))
         assert merged.root == played.root is not None

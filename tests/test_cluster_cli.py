@@ -95,6 +95,9 @@ def test_a_folder_serves_wherever_a_store_does(s3gym: Runner) -> None:
         )
         assert first.code == second.code == 0, first.err
         assert first.out.replace("sweep", "whole.db") == second.out
+    for name in ("sweep", "whole.db"):
+        assert s3gym("export", "sft", name, f"--out={name}.jsonl").code == 0
+    assert Path("sweep.jsonl").read_text() == Path("whole.db.jsonl").read_text() != ""
     assert s3gym("export", "bundle", "sweep", "b.zip").code == 0
     assert s3gym("audit", "b.zip", "--expect", root(whole.out)).code == 0
 

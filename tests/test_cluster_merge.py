@@ -167,6 +167,36 @@ def test_a_shard_that_does_not_fit_its_seal_is_refused(folder: SweepFolder, tmp_
         assert not db.execute("SELECT count(*) FROM studies").fetchone()[0]
 
 
+def test_a_damaged_shard_is_named_and_the_rest_stays(folder: SweepFolder, tmp_path: Path) -> None:
+    path = folder.shard(STUDIES[1])
+    whole = path.read_bytes()
+    with closing(sqlite3.connect(path)) as db:
+        (page,) = db.execute("PRAGMA page_size").fetchone()
+        (at,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'steps'").fetchone()
+    path.write_bytes(whole[: (at - 1) * page] + b"\xff" * page + whole[at * page :])
+    with pytest.raises(StoreError, match=f"{path}: damaged: .*malformed"):
+        merge(folder, tmp_path / "out.db")
+    path.write_bytes(whole)
+    assert merge(folder, tmp_path / "out.db").kept == STUDIES[:1]
+
+
+def test_a_merge_onto_a_full_disk_goes_on_when_there_is_room(
+    folder: SweepFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = file.create
+
+    def small(path: Path) -> sqlite3.Connection:
+        db = created(path)
+        db.execute("PRAGMA max_page_count = 40")
+        return db
+
+    monkeypatch.setattr(file, "create", small)
+    out = tmp_path / "out.db"
+    with pytest.raises(StoreError, match=rf"{out}: .*full; .* 's3gym merge {folder.path} {out}'"):
+        merge(folder, out)
+    assert merge(folder, out).root == folder.root()
+
+
 def test_what_is_not_of_the_sweep_is_refused(folder: SweepFolder, tmp_path: Path) -> None:
     other = sweep(seed=8, memories=("none",), repeats=1, store=tmp_path / "other.db").run_sync()
     with pytest.raises(StoreError, match=r"other\.db: a store of another sweep .* other seeds"):

@@ -14,7 +14,7 @@ from studies import learner_rows
 from sweeps import TINY, issue_sweep, kill, slow_sweep, sweep, wait_for_lines, worker
 from trainings import agent
 
-from s3gym import Sweep
+from s3gym import Seal, Sweep
 from s3gym.audit import audit_store
 from s3gym.catalog import find_game, teachings
 from s3gym.cluster.local import run_folder
@@ -118,6 +118,21 @@ async def test_what_a_folder_holds_of_the_seeds_is_its_owners_alone(tmp_path: Pa
     folder = await finished(tmp_path / "sweep", memories=("none",), repeats=1)
     for path in (folder.manifest_path, folder.shard(STUDY)):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.slow
+async def test_a_sealed_sweep_keeps_its_shards_from_the_sealed_user(tmp_path: Path) -> None:
+    def sealed(**more: Any) -> Sweep:
+        return sweep(agents=("strategist",), memories=("history",), seal=Seal(), **more)
+
+    folder = SweepFolder.create(tmp_path / "sweep", sealed())
+    first = await run_folder(folder, sealed())
+    assert first.root is not None
+    assert (await run_folder(SweepFolder.open(folder.path), sealed())).root == first.root
+    assert audit_folder(folder.path, find_game, first.root).level() != "fail"
+    for path in folder.path.rglob("*"):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o022
+        assert path.is_dir() or not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
 async def test_seeds_are_drawn_once_for_a_folder(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """``s3gym status``: how the studies of a store stand."""
 
-import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -9,10 +9,10 @@ from s3gym.cli.console import say, say_error
 from s3gym.cli.main import USAGE
 from s3gym.cluster.files import is_sweep_folder
 from s3gym.cluster.shards import SweepFolder
+from s3gym.cluster.standing import outcomes_of
 from s3gym.schedule import Schedule
 from s3gym.store import file
 from s3gym.store.spec import read_spec
-from s3gym.store.updates import UpdateLog
 from s3gym.store.verdicts import VerdictLog, store_root
 
 
@@ -38,7 +38,7 @@ def status_command(store: Path) -> None:
             say(f"{study}  {status}  {explored}/{schedule.exploration_episodes} episodes  {curve}")
             if note:
                 say(f"    {note}")
-            if updates := _updates(db, study):
+            if updates := _updates(outcomes_of(db, study)):
                 say(f"    {updates}")
             for checkpoint, reason in db.execute(
                 "SELECT checkpoint, reason FROM invalid_points WHERE study = ?", (study,)
@@ -53,9 +53,8 @@ def status_command(store: Path) -> None:
         db.close()
 
 
-def _updates(db: sqlite3.Connection, study: str) -> str:
+def _updates(outcomes: Sequence[str]) -> str:
     """Say how often the weights of a study were updated; empty for other studies."""
-    outcomes = [row.outcome for version, row in UpdateLog(db).of(study).items() if version]
     if not outcomes:
         return ""
     unchanged = outcomes.count("unchanged")
@@ -72,6 +71,8 @@ def _folder_status(folder: SweepFolder) -> None:
         say(f"{state.study}  {state.status}{worker}{far}  {curve}".rstrip())
         if state.note:
             (say_error if state.status == "unreadable" else say)(f"    {state.note}")
+        if updates := _updates(state.updates):
+            say(f"    {updates}")
         for checkpoint, reason in state.invalid:
             say(f"    checkpoint {checkpoint} is invalid: {reason}")
     unfinished = sum(not state.done for state in states)

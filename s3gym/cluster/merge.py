@@ -5,6 +5,7 @@ place among the others is its place in the manifest. Merging again adds nothing;
 got on since the last merge replaces what stood there, if that is its beginning.
 """
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,6 +83,7 @@ def merge(
     if not partial:
         _must_be_done(folder)
     with _target(folder, out) as store:
+        store.remedy = f"merge again: 's3gym merge {folder.path} {out}'"
         work = _Merge(folder, store)
         for place, study in enumerate(folder.studies, start=1):
             if study not in missing:
@@ -158,6 +160,11 @@ class _Merge:
         try:
             with self._store.transaction():
                 self._take(study, place, path)
+        except StoreError as error:
+            code = getattr(error.__cause__, "sqlite_errorcode", 0)
+            if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise StoreError(f"{path}: damaged: {error.__cause__}") from error
+            raise
         finally:
             db.execute("DETACH shard")
 

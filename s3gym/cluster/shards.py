@@ -242,7 +242,8 @@ class SweepFolder:
             raise
         with Store(path, connection, lock) as store:
             lease = Lease.take(path, connection, owner, ttl)
-            store.fence, store.home = lease.check, self.path
+            store.fence = lease.check
+            store.remedy = f"resume with 's3gym resume {self.path}'"
             with lease.kept(journal):
                 yield store
 

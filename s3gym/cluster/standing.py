@@ -7,6 +7,7 @@ from s3gym.cluster.lease import holder
 from s3gym.records import Phase
 from s3gym.schedule import Schedule
 from s3gym.store.spec import read_spec
+from s3gym.store.updates import UpdateLog
 from s3gym.store.verdicts import VerdictLog
 
 
@@ -21,6 +22,7 @@ class StudyStatus:
         explored: Exploration episodes that are over, of ``to_explore``.
         invalid: (checkpoint, reason) of its invalid points.
         curve: (checkpoint, mean score) so far.
+        updates: What each update of its weights came to, for a training study.
         root: Its sealed root.
         worker: Who writes to it now; empty for nobody.
     """
@@ -32,6 +34,7 @@ class StudyStatus:
     to_explore: int = 0
     invalid: tuple[tuple[int, str], ...] = ()
     curve: tuple[tuple[int, float], ...] = ()
+    updates: tuple[str, ...] = ()
     root: str | None = None
     worker: str = ""
 
@@ -58,6 +61,12 @@ def standing(study: str, db: sqlite3.Connection) -> StudyStatus:
         to_explore=schedule.exploration_episodes,
         invalid=tuple(invalid.fetchall()),
         curve=tuple(log.curve(study)),
+        updates=outcomes_of(db, study),
         root=log.root(study),
         worker=held[0] if held is not None and held[1] else "",
     )
+
+
+def outcomes_of(db: sqlite3.Connection, study: str) -> tuple[str, ...]:
+    """Return what each update of a study's weights came to, in order; empty for other studies."""
+    return tuple(row.outcome for version, row in UpdateLog(db).of(study).items() if version)

@@ -24,7 +24,7 @@ class Store:
 
     Attributes:
         fence: Asked first in every transaction; raises where another writer took over.
-        home: What a resume is given: the store, or the folder of which it is a part.
+        remedy: What to do once the disk's fault is over, for its message.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: file.Lock | None) -> None:
@@ -36,7 +36,7 @@ class Store:
         self._lock = lock
         self._times: list[tuple[str, str, str, float]] = []
         self.fence: Callable[[], None] | None = None
-        self.home = path
+        self.remedy = f"resume with 's3gym resume {path}'"
 
     @classmethod
     def create(cls, path: str | Path) -> Self:
@@ -88,8 +88,7 @@ class Store:
                 raise
         except sqlite3.Error as error:
             raise StoreError(
-                f"{self.path}: {error}; what was committed is kept, resume with "
-                f"'s3gym resume {self.home}'"
+                f"{self.path}: {error}; what was committed is kept, {self.remedy}"
             ) from error
 
     def note_time(self, kind: str, name: str, started: datetime, seconds: float) -> None:

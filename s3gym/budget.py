@@ -142,6 +142,21 @@ class Spent:
     uncounted_calls: int
     hours: float
 
+    def minus(self, other: "Spent") -> "Spent":
+        """Return what was spent since another sum, which is an earlier one of the same spender."""
+        return Spent(
+            calls=self.calls - other.calls,
+            tokens=self.tokens - other.tokens,
+            usd=self.usd - other.usd,
+            unpriced_calls=self.unpriced_calls - other.unpriced_calls,
+            uncounted_calls=self.uncounted_calls - other.uncounted_calls,
+            hours=self.hours - other.hours,
+        )
+
+
+NOTHING = Spent(calls=0, tokens=0, usd=0.0, unpriced_calls=0, uncounted_calls=0, hours=0.0)
+"""What was spent before anything was."""
+
 
 class Budget:
     """Caps of money, tokens and time; checked before a call, so the run stops between calls.
@@ -191,6 +206,15 @@ class Budget:
             uncounted_calls=self._uncounted,
             hours=(self._clock() - self._start) / 3600,
         )
+
+    def add(self, spent: Spent) -> None:
+        """Count what was spent elsewhere: by workers, or before this object was made."""
+        self._calls += spent.calls
+        self._tokens += spent.tokens
+        self._usd += spent.usd
+        self._unpriced += spent.unpriced_calls
+        self._uncounted += spent.uncounted_calls
+        self._start -= spent.hours * 3600
 
     def check(self, chat: Named) -> None:
         """Check that another call may be made.

@@ -78,6 +78,41 @@ class BudgetConfig(BaseModel):
     )
 
 
+VARIABLE = "^[A-Za-z_][A-Za-z0-9_]*$"
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class ClusterConfig(BaseModel):
+    """What a study asks of a cluster, for the engines that have one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    address: str | None = Field(
+        default=None, description="HOST:PORT or auto; a cluster of this machine when not given"
+    )
+    num_cpus: Amount = Field(default=1.0, description="cores that a study takes; may be a part")
+    num_gpus: Amount = Field(default=0.0, description="GPUs that a study takes; may be a part")
+    resources: dict[str, Amount] = Field(
+        default_factory=dict, description="further resources that a study takes, by name"
+    )
+    retries: Annotated[int, Field(ge=-1)] = Field(
+        default=3, description="how often a study whose worker died is taken up again; -1: always"
+    )
+    shared: bool = Field(default=True, description="whether all machines see the sweep's folder")
+    autoscaling: bool = Field(
+        default=False, description="wait for machines that the cluster does not have yet"
+    )
+    env: tuple[Annotated[str, Field(pattern=VARIABLE)], ...] = Field(
+        default=(), description="names of environment variables that workers get from the driver"
+    )
+    lease_seconds: Limit = Field(
+        default=60.0, description="after so long in silence a worker's study goes to another one"
+    )
+    pending: Annotated[int, Field(ge=1)] = Field(
+        default=1000, description="most studies that are handed to the cluster at the same time"
+    )
+
+
 class TrainingConfig(BaseModel):
     """How the training pathway puts experience into weights."""
 
@@ -135,6 +170,7 @@ class RunConfig(BaseModel):
         default=None, description="judge, explorer or reward: outside the protocol"
     )
     jobs: Annotated[int, Field(ge=1)] = Field(default=16, description="studies side by side")
+    cluster: ClusterConfig = Field(default_factory=ClusterConfig)
     sealed: bool = Field(
         default=False, description="run agent and memory in a process of their own"
     )

@@ -12,7 +12,8 @@ from typing import TypeVar
 import anyio
 import stamina
 
-from s3gym.contracts.chat import ChatModel, Reply
+from s3gym.budget import Named
+from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
 
 T = TypeVar("T")
@@ -94,6 +95,12 @@ class EndpointLimits:
         self._growing_fast = True
         self._successes = 0
         self._last_cut = self._growth_from = clock()
+
+    def drain(self) -> None:
+        """Start with no burst and one place: another limiter of this endpoint was lost."""
+        self._requests.drain()
+        self._tokens.drain()
+        self._places.total_tokens = 1
 
     @property
     def concurrency(self) -> int:
@@ -220,7 +227,9 @@ class _Trial:
 class Rate:
     """An amount per minute, at most a second's worth of it at once.
 
-    Whoever takes more than there is waits until it is paid back, so callers pass in order.
+    In no minute, wherever it begins, is more taken than the amount: what a burst may take comes out
+    of it. Whoever takes more than there is waits until it is paid back, so
+    callers pass in order.
 
     Args:
         per_minute: The amount, or ``None`` for no limit.
@@ -235,9 +244,9 @@ class Rate:
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = anyio.sleep,
     ) -> None:
-        self._per_second = None if per_minute is None else per_minute / 60
         self._clock, self._sleep = clock, sleep
-        self._burst = max(1.0, self._per_second or 0.0)
+        self._burst = max(1.0, (per_minute or 0.0) / 60)
+        self._per_second = None if per_minute is None else (per_minute + 1 - self._burst) / 60
         self._left, self._filled = self._burst, clock()
 
     async def take(self, amount: float) -> None:
@@ -253,6 +262,10 @@ class Rate:
         """Take what an estimate fell short by, without a wait; give back where it is negative."""
         self._left -= amount
 
+    def drain(self) -> None:
+        """Take all that is there."""
+        self._left, self._filled = min(self._left, 0.0), self._clock()
+
     def _fill(self, per_second: float) -> None:
         now = self._clock()
         self._left = min(self._burst, self._left + (now - self._filled) * per_second)
@@ -263,18 +276,32 @@ class Limits:
     """The limits of all endpoints of a run; chats with one endpoint share them.
 
     A chat model may say with ``most_concurrent`` how many calls it bears at once.
+
+    Args:
+        settings: What the user set.
+        drained: Other limits of the same endpoints were in force just before these.
+        clock: Seconds that only go forward.
     """
 
-    def __init__(self, settings: LimitSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: LimitSettings | None = None,
+        *,
+        drained: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.settings = settings or LimitSettings()
+        self._drained, self._clock = drained, clock
         self._endpoints: dict[str, EndpointLimits] = {}
 
-    def of(self, chat: ChatModel) -> EndpointLimits:
+    def of(self, chat: Named) -> EndpointLimits:
         """Return the limits of a chat model's endpoint."""
         endpoint = str(getattr(chat, "endpoint", "") or chat.name)
         if endpoint not in self._endpoints:
             most = min(self.settings.most, getattr(chat, "most_concurrent", self.settings.most))
             start = min(self.settings.start, most)
             settings = replace(self.settings, start=start, most=most)
-            self._endpoints[endpoint] = EndpointLimits(endpoint, settings)
+            self._endpoints[endpoint] = EndpointLimits(endpoint, settings, clock=self._clock)
+            if self._drained:
+                self._endpoints[endpoint].drain()
         return self._endpoints[endpoint]

@@ -1,7 +1,7 @@
 """Many studies side by side, in one store, under one limiter per endpoint."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -28,12 +28,14 @@ class Outcome:
         refused: Study -> why a service refused it for good, for example a wrong key.
         paused: Studies that a service paused.
         invalid: Studies with at least one invalid point.
+        unkept: Study -> why its own store, the shard of a sweep's folder, could not be written to.
     """
 
     failed: dict[str, str]
     refused: dict[str, str]
     paused: tuple[str, ...]
     invalid: tuple[str, ...]
+    unkept: dict[str, str] = field(default_factory=dict)
 
 
 def add_studies(store: Store, plans: Sequence[StudyPlan]) -> None:
@@ -76,32 +78,94 @@ async def run_sweep(
         StoreError: The disk failed.
         BudgetExhaustedError: A budget of the run is used up.
     """
+    shared = limits or Meter()
+    store.note_provenance(**described(limits))
+
+    updates = update_slots(plans)
+
+    async def one(plan: StudyPlan, serial: anyio.CapacityLimiter) -> None:
+        await play_study(plan, store, shared, serial=serial, updates=updates, on_event=on_event)
+
+    failed, refused = await side_by_side(
+        plans, one, at_most=at_most, block_seconds=block_seconds, interrupt=interrupt
+    )
+    states = {plan.id: store.ledger.status(plan.id) for plan in plans}
+    return Outcome(
+        failed=failed,
+        refused=refused,
+        paused=tuple(sorted(name for name, state in states.items() if state == "paused")),
+        invalid=tuple(sorted(plan.id for plan in plans if store.ledger.invalid(plan.id))),
+    )
+
+
+def update_slots(plans: Sequence[StudyPlan]) -> anyio.CapacityLimiter:
+    """Return what the updates of a run's training studies are taken from."""
+    trained = [plan.training.side_by_side for plan in plans if plan.training]
+    return anyio.CapacityLimiter(max(trained, default=1))
+
+
+async def play_study(
+    plan: StudyPlan,
+    store: Store,
+    limits: Limits,
+    *,
+    serial: anyio.CapacityLimiter | None = None,
+    updates: anyio.CapacityLimiter | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> None:
+    """Run or resume a study on its pathway. Takes and raises what ``run_study`` does.
+
+    Args:
+        plan: What to run; the store must hold its study row.
+        store: Open for writing.
+        limits: Limits of the model endpoints, shared by all studies of a run.
+        serial: Taken for each episode of a serial agent.
+        updates: Taken for each update of weights.
+        on_event: Told what happens.
+    """
+    if plan.training is None:
+        await run_study(plan, store, limits, serial=serial, on_event=on_event)
+        return
+    slots = updates or update_slots([plan])
+    await TrainingRun(
+        plan, plan.training, store, limits, slots=slots, serial=serial, on_event=on_event
+    ).run()
+
+
+async def side_by_side(
+    plans: Sequence[StudyPlan],
+    run: Callable[[StudyPlan, anyio.CapacityLimiter], Awaitable[None]],
+    *,
+    at_most: int = SIDE_BY_SIDE,
+    block_seconds: float = BLOCK_SECONDS,
+    interrupt: Callable[[str], None] | None = None,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Run studies at the same time; one that fails ends no other.
+
+    Args:
+        plans: The studies.
+        run: Runs one; it is given what the episodes of serial agents take.
+        at_most: Studies that run at the same time.
+        block_seconds: How long a plug-in may hold the event loop before it is named.
+        interrupt: See ``watching``.
+
+    Returns:
+        Why studies failed, and why a service refused studies, by id in order.
+
+    Raises:
+        StoreError: The disk failed.
+        BudgetExhaustedError: A budget of the run is used up.
+    """
     slots = anyio.CapacityLimiter(at_most)
     serial = anyio.CapacityLimiter(1)
-    updates = anyio.CapacityLimiter(
-        max((plan.training.side_by_side for plan in plans if plan.training), default=1)
-    )
     failed: dict[str, str] = {}
     refused: dict[str, str] = {}
     stopped: list[S3GymError] = []
-    shared = limits or Meter()
-    store.note_provenance(**described(limits))
 
     async def one(plan: StudyPlan) -> None:
         async with slots:
             try:
-                if plan.training is None:
-                    await run_study(plan, store, shared, serial=serial, on_event=on_event)
-                else:
-                    await TrainingRun(
-                        plan,
-                        plan.training,
-                        store,
-                        shared,
-                        slots=updates,
-                        serial=serial,
-                        on_event=on_event,
-                    ).run()
+                await run(plan, serial)
             except PluginError as error:
                 failed[plan.id] = str(error)
             except ModelError as error:
@@ -117,10 +181,4 @@ async def run_sweep(
         stopped.append(first_of(errors))
     if stopped:
         raise stopped[0]
-    states = {plan.id: store.ledger.status(plan.id) for plan in plans}
-    return Outcome(
-        failed={name: failed[name] for name in sorted(failed)},
-        refused={name: refused[name] for name in sorted(refused)},
-        paused=tuple(sorted(name for name, state in states.items() if state == "paused")),
-        invalid=tuple(sorted(plan.id for plan in plans if store.ledger.invalid(plan.id))),
-    )
+    return dict(sorted(failed.items())), dict(sorted(refused.items()))

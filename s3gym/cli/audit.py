@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from s3gym.audit import CHECKS, audit_store
+from s3gym.audit import CHECKS
 from s3gym.catalog import find_game, memory_prompts, teachings
 from s3gym.cli.console import say
+from s3gym.cli.folders import audit_of
 from s3gym.cli.parts import find_own_modules
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
@@ -35,7 +36,7 @@ def audit_command(store: Path, expect: str | None, game: tuple[str, ...], *, qui
             return None
 
     with unpacked(store) as rows:
-        audit = audit_store(rows, find, expect, memory_prompts(), teachings())
+        audit = audit_of(rows, find, expect, memory_prompts(), teachings())
     for check in CHECKS:
         findings = [finding for finding in audit.findings if finding.check == check]
         if quiet:

@@ -1,5 +1,6 @@
 """``s3gym export``: what leaves the store for others."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from s3gym.cli.console import say
 from s3gym.cli.export_sft import sft_command
 from s3gym.cli.report import audited, drawings, facts, pricing
+from s3gym.cluster.reading import as_store
 from s3gym.report.build import build_report
 from s3gym.report.bundle import write_bundle
 from s3gym.report.episodes import open_episodes
@@ -33,12 +35,16 @@ def bundle_command(store: Path, out: Path, game: tuple[str, ...], *, no_prompts:
 
     A bundle holds the evaluation seeds, so that anybody can audit it: s3gym audit OUT.
     """
-    records = load_stores([store])
-    report = build_report(records, facts(records, game), price=pricing((store,)))
-    with open_episodes(records) as episode:
-        page = to_html(
-            report, episode=episode, pictures=drawings(records), audit=audited((store,), records)
+    with as_store(store) as rows:
+        records = load_stores([rows])
+        named = [replace(record, path=str(store)) for record in records]
+        report = build_report(named, facts(records, game), price=pricing((rows,)))
+        with open_episodes(records) as episode:
+            page = to_html(
+                report, episode=episode, pictures=drawings(records), audit=audited((rows,), records)
+            )
+        root = write_bundle(
+            rows, out, report_json=to_json(report), page=page, bodies=not no_prompts
         )
-    root = write_bundle(store, out, report_json=to_json(report), page=page, bodies=not no_prompts)
     say(f"wrote {out}")
     say(f"root {root or 'not sealed: studies are unfinished'}")

@@ -11,6 +11,7 @@ from typing import Any, cast, get_args
 import click
 
 from s3gym.cli.console import say, say_error
+from s3gym.cluster.reading import as_store
 from s3gym.config import validated
 from s3gym.errors import ConfigError
 from s3gym.records import Layout, Message, Turn
@@ -75,7 +76,12 @@ def sft_command(
     for target in (out, sheet):
         if target.exists() and store.exists() and target.samefile(store):
             raise ConfigError(f"--out {out}: would replace the store; name another file")
-    with unpacked(store) as path, closing(file.open_learner(path)) as db, file.damaged_rows(store):
+    with (
+        as_store(store) as whole,
+        unpacked(whole) as path,
+        closing(file.open_learner(path)) as db,
+        file.damaged_rows(store),
+    ):
         sources = load_sources(db, studies=studies, games=games, agents=agents, memories=memories)
         if not sources:
             raise _nobody(db, store)

@@ -27,6 +27,7 @@ COMMANDS = {
     "extend": "s3gym.cli.run",
     "games": "s3gym.cli.games",
     "memory": "s3gym.cli.memory",
+    "merge": "s3gym.cli.merge",
     "plan": "s3gym.cli.plan",
     "play": "s3gym.cli.games",
     "proxy": "s3gym.cli.proxy",

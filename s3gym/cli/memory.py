@@ -2,11 +2,13 @@
 
 import difflib
 import json
+from contextlib import closing
 from pathlib import Path
 
 import click
 
 from s3gym.cli.console import say
+from s3gym.cluster.reading import as_store
 from s3gym.errors import ConfigError
 from s3gym.store import file
 
@@ -44,8 +46,7 @@ def diff_command(store: Path, first: int, second: int, study: str | None) -> Non
 def _version(
     store: Path, study: str | None, version: int | None
 ) -> tuple[str, list[str], dict[str, object]]:
-    db = file.open_learner(store)
-    try:
+    with as_store(store, study or "") as rows, closing(file.open_learner(rows)) as db:
         studies = [
             row[0] for row in db.execute("SELECT DISTINCT study FROM memory_versions ORDER BY 1")
         ]
@@ -66,8 +67,6 @@ def _version(
             "AND version <= ? ORDER BY version DESC LIMIT 1",
             (chosen, 2**62 if version is None else version),
         ).fetchone()
-    finally:
-        db.close()
     if row is None:
         if study is not None and study not in studies:
             raise ConfigError(

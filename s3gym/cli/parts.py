@@ -5,6 +5,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from s3gym.agents.replay_chat import ReplayChat
 from s3gym.api import Sweep
 from s3gym.budget import Budget, RecordedChat
 from s3gym.catalog import find_game, model_part
+from s3gym.cli.interrupt import interrupting
 from s3gym.cli.training import recorded_training, training_of
-from s3gym.config import ModelConfig, RunConfig
+from s3gym.config import ModelConfig, RunConfig, validated
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.errors import ConfigError, StoreError
 from s3gym.limits import Limits, LimitSettings
@@ -103,6 +105,24 @@ def wire(
         training=training,
     )
     return Wiring(sweep=sweep, meter=meter)
+
+
+def sweep_of(config: dict[str, Any]) -> Sweep:
+    """Return the sweep of a configuration in a worker's process, whose signals are ours.
+
+    Args:
+        config: Plain data, as a folder keeps it.
+
+    Raises:
+        ConfigError: A part or an option is wrong, or a key is missing here.
+    """
+    sweep = wire(validated(RunConfig, config, "the sweep's configuration")).sweep
+    sweep.interrupt = _WORKER.enter_context(interrupting())
+    return sweep
+
+
+_WORKER = ExitStack()
+"""Closed by nobody: a worker breaks off plug-ins as long as it lives."""
 
 
 def recorded_seeds(store: Path) -> tuple[int, str]:

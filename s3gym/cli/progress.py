@@ -66,7 +66,7 @@ class Watcher:
     def __call__(self, event: Event) -> None:
         """Take an event in."""
         self._counts[event.kind] += 1
-        if event.kind in ("failed", "paused", "invalid"):
+        if event.kind in ("failed", "paused", "invalid", "moved"):
             self._line(f"{event.study}: {event.kind} {event.note}".rstrip())
         if self._quiet:
             return

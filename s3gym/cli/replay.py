@@ -1,11 +1,13 @@
 """``s3gym replay``: an episode, step by step, with what was withheld from the agent."""
 
+from contextlib import closing
 from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
 from s3gym.cli.console import say
+from s3gym.cluster.reading import as_store
 from s3gym.errors import ConfigError
 from s3gym.prompts import number
 from s3gym.store import file
@@ -20,8 +22,7 @@ from s3gym.store.verdicts import VerdictLog
 @click.option("--raw", is_flag=True, help="Show the model's whole replies.")
 def replay_command(store: Path, episode: str | None, *, recollection: bool, raw: bool) -> None:
     """Show an episode: what the agent saw, what it answered, and the withheld reward."""
-    db = file.open_reader(store)
-    try:
+    with as_store(store, episode or "") as rows, closing(file.open_reader(rows)) as db:
         names = [row[0] for row in db.execute("SELECT id FROM episodes ORDER BY id")]
         if episode is None:
             for name in names:
@@ -54,5 +55,3 @@ def replay_command(store: Path, episode: str | None, *, recollection: bool, raw:
             say(f"\n{steps[-1].step.outcome.text}")
         row = db.execute("SELECT score FROM scores WHERE episode = ?", (episode,)).fetchone()
         say(f"score {row[0]:.9g}" if row else "unfinished")
-    finally:
-        db.close()

@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
 
 from s3gym.agents.chat_names import is_chat_name
-from s3gym.audit import audit_store
 from s3gym.budget import Price, RecordedChat, usd
 from s3gym.catalog import find_game, memory_prompts, pictures, teachings
 from s3gym.cli.console import console, say
+from s3gym.cli.folders import audit_of, load_all, shards
 from s3gym.cli.parts import find_own_modules, held_to
+from s3gym.cluster.files import is_sweep_folder
+from s3gym.cluster.reading import load_folder
 from s3gym.config import validated
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
@@ -19,7 +22,7 @@ from s3gym.report.build import build_report
 from s3gym.report.compare import compare, load_side, print_comparison
 from s3gym.report.episodes import open_episodes
 from s3gym.report.files import dumps, to_json, write_csv, write_svg, write_text
-from s3gym.report.load import game_facts, load_stores
+from s3gym.report.load import game_facts, select
 from s3gym.report.page import to_html
 from s3gym.report.paper import PaperRow, paper_rows
 from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
@@ -61,8 +64,9 @@ def report_command(
     quiet: bool,
 ) -> None:
     """Show the metrics of stores with their uncertainty."""
-    records = load_stores(stores)
-    report = build_report(records, facts(records, game), price=pricing(stores))
+    records = load_all(stores)
+    paths = tuple(chain.from_iterable(map(shards, stores)))
+    report = build_report(records, facts(records, game), price=pricing(paths))
     rows = paper_rows(report) if paper else []
     if not quiet:
         print_table(report, console())
@@ -164,7 +168,7 @@ def audited(stores: tuple[Path, ...], records: list[StoreRecord]) -> str:
         if n_steps > MOST_AUDITED:
             found.append(f"{path.name}: {n_steps} steps, too many to audit for a page")
             continue
-        audit = audit_store(path, _built_in, prompts=memory_prompts(), teachings=teachings())
+        audit = audit_of(path, _built_in, prompts=memory_prompts(), teachings=teachings())
         faults = sum(finding.level == "fail" for finding in audit.findings)
         found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
     return "; ".join(found)
@@ -188,13 +192,23 @@ def _write_page(
             write_text(Path(target), page)
 
 
+def _side(side: str) -> StoreRecord:
+    """Read one side of a comparison, which may be, or name an arm of, a sweep's folder."""
+    path, _, prefix = side.rpartition(":")
+    folder = Path(side if Path(side).exists() else path)
+    if not is_sweep_folder(folder):
+        return load_side(side)
+    record = load_folder(folder)
+    return record if Path(side).exists() else select(record, prefix)
+
+
 @click.command("compare")
 @click.argument("first")
 @click.argument("second")
 @click.option("--json", "json_file", type=File, help="Write the comparison as JSON.")
 def compare_command(first: str, second: str, json_file: Path | None) -> None:
     """Compare two stores, or two arms as STORE:GAME/AGENT/MEMORY, paired on seeds."""
-    found = compare(load_side(first), load_side(second), name_a=first, name_b=second)
+    found = compare(_side(first), _side(second), name_a=first, name_b=second)
     print_comparison(found, console())
     if json_file is not None:
         write_text(json_file, dumps(found))

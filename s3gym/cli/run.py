@@ -3,7 +3,8 @@
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,25 @@ import click
 from s3gym.agents.chat_names import is_chat_name
 from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
+from s3gym.cli.folders import (
+    charge_folder,
+    folder_config,
+    folder_for,
+    going_on,
+    keys_are_elsewhere,
+    must_fit_engine,
+    shards,
+    starting,
+)
 from s3gym.cli.interrupt import interrupting, kindly_stopped
-from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
-from s3gym.cli.parts import Wiring, charge_recorded, held_to, wire
+from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE, USAGE
+from s3gym.cli.options import engine_options, given_options, part_options
+from s3gym.cli.parts import Wiring, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.cli.proxy import Front, front
-from s3gym.cli.training import must_be_named_again, words_of
+from s3gym.cli.training import must_be_named_again
+from s3gym.cluster.files import is_sweep_folder, must_be_new_folder
+from s3gym.cluster.shards import SweepFolder
 from s3gym.config import RunConfig, override, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.halt import HaltedError
@@ -27,67 +41,6 @@ from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
 from s3gym.store.spec import read_spec
 from s3gym.store.verdicts import VerdictLog
-
-Command = Callable[..., None]
-
-
-def part_options(command: Command) -> Command:
-    """Add the options that name parts and models."""
-    for option in reversed(
-        (
-            click.option("--agent", multiple=True, help="Agent: a name or module:attribute."),
-            click.option("--memory", multiple=True, help="Memory: a name or module:attribute."),
-            click.option("--game", multiple=True, help="Game: a name or module:attribute."),
-            click.option(
-                "--trainer", metavar="NAME", help="Trainer: trl, openai, command, module:attribute."
-            ),
-            click.option(
-                "--trainer-command", metavar="WORDS", help="Command of the trainer 'command'."
-            ),
-            click.option(
-                "--trainer-chat", metavar="NAME", help="Chat model of what that command made."
-            ),
-            click.option("--trainer-base", metavar="NAME", help="Weights to start from."),
-            click.option("--base-url", help="Address of a compatible model server."),
-            click.option("--api-key-env", help="Name of the variable that holds the key."),
-            click.option("--layout", type=click.Choice(["paper", "cached"])),
-            click.option("--contract", type=click.Choice(["line", "json"])),
-            click.option("--reask", type=int, help="Re-asks after a faulty reply: 0 or 1."),
-            click.option("--rpm", type=float, help="Most requests per minute."),
-            click.option("--tpm", type=float, help="Most tokens per minute."),
-            click.option("--max-usd", type=float, help="Stop resumably at this cost."),
-            click.option("--max-tokens", type=float, help="Stop resumably at this many tokens."),
-            click.option("--max-hours", type=float, help="Stop resumably after this time."),
-            click.option(
-                "--replay",
-                type=click.Path(path_type=Path),
-                help="Answer all model calls from this store; no network.",
-            ),
-            click.option(
-                "--proxy",
-                type=click.IntRange(0, 65535),
-                metavar="PORT",
-                help="Stand between the agent's app and its models, on this port; 0: a free one.",
-            ),
-            click.option("--jobs", type=int, help="Studies side by side (default 16)."),
-            click.option(
-                "--sealed",
-                is_flag=True,
-                default=None,
-                help="Run agent and memory in a process of their own.",
-            ),
-            click.option("--sealed-user", metavar="NAME", help="Run that process as this user."),
-            click.option(
-                "--sealed-python", metavar="PATH", help="Interpreter that this user may run."
-            ),
-            click.option(
-                "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
-            ),
-            click.option("--quiet", is_flag=True, help="Show failures only."),
-        )
-    ):
-        command = option(command)
-    return command
 
 
 @click.command("run")
@@ -107,32 +60,58 @@ def part_options(command: Command) -> Command:
     help="Where experience goes: a memory (default), or weights beside the control arm.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would run, and stop.")
+@engine_options
 @part_options
 def run_command(
-    study_file: Path | None, overrides: tuple[str, ...], *, dry_run: bool, quiet: bool, **given: Any
+    study_file: Path | None,
+    overrides: tuple[str, ...],
+    engine: str | None,
+    address: str | None,
+    *,
+    dry_run: bool,
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Run studies: every game x agent x memory x repeat, into a new store."""
     replay = given.pop("replay")
+    must_fit_engine(engine, replay, given["proxy"])
     before_agents = front(given.pop("proxy"), replay)
     config = read_config(study_file, given_options(given), overrides)
-    wiring = wire(config, replay, offline=dry_run)
+    wiring = wire(config, replay, offline=dry_run or keys_are_elsewhere(engine))
     sweep = wiring.sweep
     plans = sweep.plans()
     if dry_run:
         _show_plans(config, plans)
         return
-    sweep.store = default_store(plans) if sweep.store is None else sweep.store
-    file.must_be_new(Path(sweep.store))  # before anything is shown
+    folder = folder_for(config, engine, default_store(plans))
+    start: Callable[[], Any] = sweep.run
+    if folder is not None:
+        must_be_new_folder(folder)  # before anything is shown
+        sweep.store, start = folder, starting(folder, sweep, config, engine, address)
+    else:
+        sweep.store = default_store(plans) if sweep.store is None else sweep.store
+        file.must_be_new(Path(sweep.store))
     watcher = Watcher(plans, quiet=quiet)
-    _finish(wiring, watcher, sweep.run, before_agents)
+    _finish(wiring, watcher, start, before_agents)
 
 
 @click.command("resume")
 @click.argument("store", type=click.Path(path_type=Path))
+@engine_options
 @part_options
-def resume_command(store: Path, overrides: tuple[str, ...], *, quiet: bool, **given: Any) -> None:
+def resume_command(
+    store: Path,
+    overrides: tuple[str, ...],
+    engine: str | None,
+    address: str | None,
+    *,
+    quiet: bool,
+    **given: Any,
+) -> None:
     """Take up an unfinished run; what was finished or paid for is kept."""
-    _continue(store, None, overrides, quiet=quiet, given=given)
+    if engine is not None and not is_sweep_folder(store):
+        raise ConfigError(f"--engine {engine}: {store} is not the folder of a sweep")
+    _continue(store, None, overrides, quiet=quiet, given=given, engine=engine, address=address)
 
 
 @click.command("extend")
@@ -146,30 +125,6 @@ def extend_command(
     _continue(store, repeats, overrides, quiet=quiet, given=given)
 
 
-def given_options(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that were given, under their keys in a study file."""
-    keys = {
-        "max_usd": "budget.usd",
-        "max_tokens": "budget.tokens",
-        "max_hours": "budget.hours",
-        "trainer": "training.trainer",
-        "trainer_command": "training.command",
-        "trainer_chat": "training.chat",
-        "trainer_base": "training.base",
-        **{
-            name: f"model.{name}"
-            for name in ("base_url", "api_key_env", "layout", "contract", "reask", "rpm", "tpm")
-        },
-    }
-    if values.get("trainer_command") is not None:
-        values = values | {"trainer_command": words_of(values["trainer_command"])}
-    return {
-        keys.get(name, name): list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value is not None and value != ()
-    }
-
-
 def _continue(
     store: Path,
     repeats: int | None,
@@ -177,10 +132,14 @@ def _continue(
     *,
     quiet: bool,
     given: dict[str, Any],
+    engine: str | None = None,
+    address: str | None = None,
 ) -> None:
     replay = given.pop("replay")
+    must_fit_engine(engine, replay, given["proxy"])
     before_agents = front(given.pop("proxy"), replay)
-    recorded = recorded_config(store)
+    folder = is_sweep_folder(store) and repeats is None
+    recorded = folder_config(store) if folder else recorded_config(store)
     renamed = _renamed(given, recorded)
     if repeats is not None:
         if repeats < recorded["repeats"]:
@@ -196,10 +155,13 @@ def _continue(
     override(recorded, overrides)
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
-    wiring = wire(config, replay)
-    charge_recorded(wiring.meter, store, config.model.base_url)
+    wiring = wire(config, replay, offline=keys_are_elsewhere(engine))
+    charge_folder(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
-    _finish(wiring, watcher, wiring.sweep.resume, before_agents)
+    start: Callable[[], Any] = wiring.sweep.resume
+    if folder:
+        start = going_on(store, wiring.sweep, config, engine, address)
+    _finish(wiring, watcher, start, before_agents)
 
 
 def recorded_config(store: Path) -> dict[str, Any]:
@@ -315,10 +277,14 @@ def _more(spent: str) -> str:
     return f"--{spent.partition(' ')[0].replace('_', '-')} ..."
 
 
-def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
-    def read(study: str) -> list[tuple[int, float]]:
+def _curves(sweep: Sweep) -> Callable[[str], Sequence[tuple[int, float]]]:
+    folder = cache(SweepFolder.open)
+
+    def read(study: str) -> Sequence[tuple[int, float]]:
         if sweep.store is None:
             return []
+        if is_sweep_folder(sweep.store):
+            return folder(sweep.store).status_of(study).curve
         db = file.open_reader(Path(sweep.store))
         try:
             return VerdictLog(db).curve(study)
@@ -331,7 +297,7 @@ def _curves(sweep: Sweep) -> Callable[[str], list[tuple[int, float]]]:
 def say_result(result: Result) -> None:
     """Say how a run ended, and exit with the documented code."""
     outcome = result.outcome
-    unfinished = {*outcome.failed, *outcome.refused, *outcome.paused}
+    unfinished = {*outcome.failed, *outcome.refused, *outcome.paused, *outcome.unkept}
     done = len(result.studies) - len(unfinished)
     say(f"{done} of {len(result.studies)} studies done")
     unread, steps = _unread(result.store)
@@ -340,24 +306,31 @@ def say_result(result: Result) -> None:
     say(f"root {result.root or 'not sealed: studies are unfinished'}")
     for name, reason in (outcome.failed | outcome.refused).items():
         say_error(reason if reason.startswith(name) else f"{name}: {reason}")
+    for reason in outcome.unkept.values():
+        say_error(reason)
     for name in outcome.paused:
         say_error(f"{name}: paused by a service; s3gym resume {result.store}")
     for name in outcome.invalid:
         say_error(f"{name}: has invalid points; s3gym resume {result.store} tries them again")
     if outcome.failed:
         raise SystemExit(PLUGIN)
+    if outcome.unkept:
+        raise SystemExit(USAGE)
     if outcome.paused or outcome.invalid or outcome.refused:
         raise SystemExit(SERVICE)
 
 
 def _unread(store: Path) -> tuple[int, int]:
     """Return (steps whose reply did not give action and self-score, all steps)."""
-    db = file.open_reader(store)
-    try:
-        unread, steps = db.execute(
-            "SELECT coalesce(sum(status IN ('no_action', 'no_score', 'truncated', 'refused')), 0), "
-            "count(*) FROM steps"
-        ).fetchone()
-    finally:
-        db.close()
-    return int(unread), int(steps)
+    unread = steps = 0
+    for path in shards(store):
+        db = file.open_reader(path)
+        try:
+            found = db.execute(
+                "SELECT coalesce(sum(status IN ('no_action', 'no_score', 'truncated', 'refused')), "
+                "0), count(*) FROM steps"
+            ).fetchone()
+        finally:
+            db.close()
+        unread, steps = unread + int(found[0]), steps + int(found[1])
+    return unread, steps

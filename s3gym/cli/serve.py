@@ -11,8 +11,9 @@ import click
 
 from s3gym.api import Result
 from s3gym.cli.console import say, say_error
+from s3gym.cli.options import given_options
 from s3gym.cli.parts import wire
-from s3gym.cli.run import given_options, recorded_config, say_result
+from s3gym.cli.run import recorded_config, say_result
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import ConfigError
 from s3gym.schedule import SCHEDULES

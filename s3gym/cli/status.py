@@ -1,15 +1,18 @@
 """``s3gym status``: how the studies of a store stand."""
 
-import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from s3gym.cli.console import say
+from s3gym.cli.console import say, say_error
+from s3gym.cli.main import USAGE
+from s3gym.cluster.files import is_sweep_folder
+from s3gym.cluster.shards import SweepFolder
+from s3gym.cluster.standing import outcomes_of
 from s3gym.schedule import Schedule
 from s3gym.store import file
 from s3gym.store.spec import read_spec
-from s3gym.store.updates import UpdateLog
 from s3gym.store.verdicts import VerdictLog, store_root
 
 
@@ -17,6 +20,9 @@ from s3gym.store.verdicts import VerdictLog, store_root
 @click.argument("store", type=click.Path(path_type=Path))
 def status_command(store: Path) -> None:
     """Show how far each study is, and its learning curve so far."""
+    if is_sweep_folder(store):
+        _folder_status(SweepFolder.open(store))
+        return
     db = file.open_reader(store)
     try:
         studies = db.execute("SELECT id, spec, status, note FROM studies ORDER BY id").fetchall()
@@ -32,7 +38,7 @@ def status_command(store: Path) -> None:
             say(f"{study}  {status}  {explored}/{schedule.exploration_episodes} episodes  {curve}")
             if note:
                 say(f"    {note}")
-            if updates := _updates(db, study):
+            if updates := _updates(outcomes_of(db, study)):
                 say(f"    {updates}")
             for checkpoint, reason in db.execute(
                 "SELECT checkpoint, reason FROM invalid_points WHERE study = ?", (study,)
@@ -47,11 +53,38 @@ def status_command(store: Path) -> None:
         db.close()
 
 
-def _updates(db: sqlite3.Connection, study: str) -> str:
+def _updates(outcomes: Sequence[str]) -> str:
     """Say how often the weights of a study were updated; empty for other studies."""
-    outcomes = [row.outcome for version, row in UpdateLog(db).of(study).items() if version]
     if not outcomes:
         return ""
     unchanged = outcomes.count("unchanged")
     text = f"{len(outcomes)} updates of weights"
     return f"{text}, {unchanged} of them without examples" if unchanged else text
+
+
+def _folder_status(folder: SweepFolder) -> None:
+    states = folder.status()
+    for state in states:
+        curve = " ".join(f"{checkpoint}:{score:.3g}" for checkpoint, score in state.curve)
+        worker = f"  by {state.worker}" if state.worker else ""
+        far = f"  {state.explored}/{state.to_explore} episodes" if state.to_explore else ""
+        say(f"{state.study}  {state.status}{worker}{far}  {curve}".rstrip())
+        if state.note:
+            (say_error if state.status == "unreadable" else say)(f"    {state.note}")
+        if updates := _updates(state.updates):
+            say(f"    {updates}")
+        for checkpoint, reason in state.invalid:
+            say(f"    checkpoint {checkpoint} is invalid: {reason}")
+    unfinished = sum(not state.done for state in states)
+    if unfinished:
+        n_workers = len({state.worker for state in states} - {""})
+        say(
+            f"{unfinished} of {len(states)} studies unfinished, {n_workers} workers write: "
+            f"s3gym resume {folder.path}"
+        )
+    else:
+        say(f"all {len(states)} studies done; root {folder.root_of(states)}")
+    for stranger in folder.strangers():
+        say_error(f"{stranger}: belongs to no study of the sweep")
+    if any(state.status == "unreadable" for state in states):
+        raise SystemExit(USAGE)

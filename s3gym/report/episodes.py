@@ -1,7 +1,7 @@
 """Reading single episodes for the episode browser."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -44,12 +44,22 @@ def open_episodes(
     """
     with ExitStack() as stack:
         opened = {}
+        shards: dict[str, Mapping[str, str]] = {}
         for store in stores:
+            if store.shards:
+                shards[store.studies[0].store] = store.shards
+                continue
             path = Path(store.path)
             stack.enter_context(disk_errors(path))
             db = stack.enter_context(closing(open_reader(path)))
             opened[store.studies[0].store if store.studies else ""] = db
-        yield lambda label, episode: read_episode(opened[label], episode)
+
+        def read(label: str, episode: str) -> ShownEpisode:
+            if label in shards:  # too many to hold all of them open
+                return load_episode(shards[label][episode.rpartition("/")[0]], episode)
+            return read_episode(opened[label], episode)
+
+        yield read
 
 
 def read_episode(db: sqlite3.Connection, episode: str) -> ShownEpisode:

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
@@ -96,18 +96,24 @@ def load_store(path: str | Path, label: str = "") -> StoreRecord:
         )
 
 
-def load_stores(paths: Sequence[str | Path]) -> list[StoreRecord]:
+def load_stores(
+    paths: Sequence[str | Path],
+    load: Callable[[str | Path, str], StoreRecord] = load_store,
+) -> list[StoreRecord]:
     """Read several stores; each study carries its store's file name when there are several.
+
+    Args:
+        paths: The stores.
+        load: Reads one, under a label.
 
     Raises:
         StoreError: As ``load_store``.
     """
     if len(paths) == 1:
-        return [load_store(paths[0])]
+        return [load(paths[0], "")]
     names = Counter(Path(path).stem for path in paths)
     return [
-        load_store(path, Path(path).stem if names[Path(path).stem] == 1 else str(path))
-        for path in paths
+        load(path, Path(path).stem if names[Path(path).stem] == 1 else str(path)) for path in paths
     ]
 
 

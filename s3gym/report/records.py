@@ -197,6 +197,7 @@ class StoreRecord:
         root: Root over all studies, or ``None`` while any is unfinished.
         provenance: Versions, command, machine.
         timings: (kind, id, seconds), in the order noted.
+        shards: Study -> its own store, for a sweep in a folder.
     """
 
     path: str = ""
@@ -204,6 +205,7 @@ class StoreRecord:
     root: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     timings: tuple[tuple[str, str, float], ...] = ()
+    shards: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

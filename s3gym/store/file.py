@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Literal, NoReturn
 
 from s3gym.errors import StoreError
 from s3gym.store.schema import APPLICATION_ID, SCHEMA, STORE_VERSION, VERIFIER_NAMES
@@ -18,9 +18,17 @@ from s3gym.text import shorten
 
 PAGES_BETWEEN_CHECKPOINTS = 8_000
 BUSY_SECONDS = 30.0
+SWEEP = "sweep.json"
+"""What makes a folder the folder of a sweep."""
+LEASE = "lease"
+"""Table that makes a store the shard of a sweep: who may write to it now."""
+Journal = Literal["WAL", "PERSIST"]
+"""``WAL`` needs memory that all who have the file open share, so one machine; ``PERSIST`` does
+not, and pays a commit with several waits for the disk."""
 REFUSED = VERIFIER_NAMES | {
     "provenance",  # holds the command line, which may name the seed
     "timings",
+    LEASE,
     "dbstat",
     "sqlite_dbpage",
     "sqlite_stat1",
@@ -52,11 +60,21 @@ def damaged_rows(path: Path) -> Iterator[None]:
         ) from error
 
 
+class LockedError(StoreError):
+    """Another process of this machine is writing to a store."""
+
+
+class NoLocksError(StoreError):
+    """The file system of a store has no locks."""
+
+
 class Lock:
     """The right to write to a store, held by one process at a time.
 
     Raises:
-        StoreError: Another process holds it, or the folder cannot be written to.
+        LockedError: Another process holds it.
+        NoLocksError: Nobody can hold one there.
+        StoreError: The folder cannot be written to.
     """
 
     def __init__(self, store: Path) -> None:
@@ -72,10 +90,15 @@ class Lock:
             self._file.seek(0)
             owner = self._file.read().strip() or "unknown"
             self._file.close()
-            raise StoreError(
+            raise LockedError(
                 f"{store}: another process (pid {owner}) is writing to this store; wait for it, "
                 f"or stop it and resume"
             ) from None
+        except OSError as error:
+            self.release()
+            raise NoLocksError(
+                f"{store}: its file system has no locks ({error.strerror}); use another folder"
+            ) from error
         self._file.truncate(0)
         self._file.write(str(os.getpid()))
         self._file.flush()
@@ -109,15 +132,26 @@ def create(path: Path) -> sqlite3.Connection:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = _connect(path)
         try:
-            connection.executescript(f"BEGIN IMMEDIATE;{SCHEMA}")
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
-            connection.execute("COMMIT")
+            _lay_out(connection)
         except sqlite3.Error:
             connection.close()
             path.unlink(missing_ok=True)
             raise
     return connection
+
+
+def create_in_memory() -> sqlite3.Connection:
+    """Return the writing connection of a new store that is on no disk yet."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    _lay_out(connection)
+    return connection
+
+
+def _lay_out(connection: sqlite3.Connection) -> None:
+    connection.executescript(f"BEGIN IMMEDIATE;{SCHEMA}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
+    connection.execute("COMMIT")
 
 
 def must_be_new(path: Path) -> None:
@@ -161,11 +195,11 @@ def _is_blank(path: Path) -> bool:
         connection.close()
 
 
-def open_writer(path: Path) -> sqlite3.Connection:
-    """Open an existing store for writing; the caller holds its ``Lock``."""
+def open_writer(path: Path, journal: Journal = "WAL") -> sqlite3.Connection:
+    """Open an existing store for writing; the caller holds its ``Lock``, or a lease."""
     _must_be_file(path)
     with disk_errors(path):
-        connection = _connect(path)
+        connection = _connect(path, journal)
         _check(path, connection)
     return connection
 
@@ -185,6 +219,7 @@ def open_reader(
     _must_be_file(path)
     quoted = path.resolve().as_uri()
     with disk_errors(path):
+        _roll_back(path)
         connection = sqlite3.connect(
             f"{quoted}?mode=ro", uri=True, timeout=BUSY_SECONDS, factory=factory
         )
@@ -198,6 +233,12 @@ def open_reader(
             connection = sqlite3.connect(f"{quoted}?mode=ro&immutable=1", uri=True, factory=factory)
         _check(path, connection)
     return connection
+
+
+def is_shard(connection: sqlite3.Connection) -> bool:
+    """Return whether a store is the shard of a sweep, which is written to under a lease."""
+    found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (LEASE,))
+    return bool(found.fetchone()[0])
 
 
 def open_learner(path: Path) -> sqlite3.Connection:
@@ -231,14 +272,36 @@ def _must_be_file(path: Path) -> None:
         exists = path.exists()
     if not exists:
         raise StoreError(f"{path}: no such store; start one with 's3gym run --store {path}'")
+    if (path / SWEEP).is_file():
+        raise StoreError(
+            f"{path}: expected a store file, got the folder of a sweep; make one store of it with "
+            f"'s3gym merge {path} OUT.db'"
+        )
     if not path.is_file():
         raise StoreError(f"{path}: expected a store file, got a folder or device")
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    # Absolute: SQLite would read a name such as file:x.db as an address.
-    connection = sqlite3.connect(path.absolute(), timeout=BUSY_SECONDS, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
+def _roll_back(path: Path) -> None:
+    """Let SQLite undo what a writer without a log left half done; a reader could not."""
+    journal = path.with_name(path.name + "-journal")
+    try:
+        with journal.open("rb") as rest:
+            if not any(rest.read(8)):
+                return
+    except FileNotFoundError:
+        return
+    connection = sqlite3.connect(path.absolute(), timeout=BUSY_SECONDS)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    finally:
+        connection.close()
+
+
+def _connect(path: Path, journal: Journal = "WAL") -> sqlite3.Connection:
+    # An address, so that a merge can attach a shard by one, which says: read-only.
+    address = path.absolute().as_uri()
+    connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    connection.execute(f"PRAGMA journal_mode = {journal}")
     connection.execute("PRAGMA synchronous = NORMAL")
     # A checkpoint waits for the disk: one every 1,000 pages (the default) is a third of what a
     # commit costs.

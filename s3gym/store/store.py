@@ -1,7 +1,7 @@
 """A store that is open for writing: both sides over one connection, one transaction at a time."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,9 +20,14 @@ TIMES_TOGETHER = 64
 
 
 class Store:
-    """The one writer of a store; make it with ``Store.create`` or ``Store.open``."""
+    """The one writer of a store; make it with ``Store.create`` or ``Store.open``.
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: file.Lock) -> None:
+    Attributes:
+        fence: Asked first in every transaction; raises where another writer took over.
+        remedy: What to do once the disk's fault is over, for its message.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: file.Lock | None) -> None:
         self.path = path
         self.connection = connection
         self.ledger = Ledger(connection)
@@ -30,6 +35,8 @@ class Store:
         self.verdicts = VerdictLog(connection)
         self._lock = lock
         self._times: list[tuple[str, str, str, float]] = []
+        self.fence: Callable[[], None] | None = None
+        self.remedy = f"resume with 's3gym resume {path}'"
 
     @classmethod
     def create(cls, path: str | Path) -> Self:
@@ -47,7 +54,7 @@ class Store:
             with file.disk_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
         else:
-            file.open_reader(path).close()  # says what is wrong before a lock file is made
+            _must_be_whole(path)  # says what is wrong before a lock file is made
         lock = file.Lock(path)
         try:
             connection = file.create(path) if new else file.open_writer(path)
@@ -69,6 +76,8 @@ class Store:
         try:
             db.execute("BEGIN IMMEDIATE")
             try:
+                if self.fence is not None:
+                    self.fence()
                 yield
                 if len(self._times) >= TIMES_TOGETHER:
                     self._keep_times()
@@ -79,8 +88,7 @@ class Store:
                 raise
         except sqlite3.Error as error:
             raise StoreError(
-                f"{self.path}: {error}; what was committed is kept, resume with "
-                f"'s3gym resume {self.path}'"
+                f"{self.path}: {error}; what was committed is kept, {self.remedy}"
             ) from error
 
     def note_time(self, kind: str, name: str, started: datetime, seconds: float) -> None:
@@ -107,7 +115,8 @@ class Store:
             self.connection.execute("PRAGMA busy_timeout = 0")
             self.connection.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -124,3 +133,14 @@ class Store:
 def now() -> datetime:
     """Return the time, with its zone; for ``timings`` alone."""
     return datetime.now(UTC)
+
+
+def _must_be_whole(path: Path) -> None:
+    reader = file.open_reader(path)
+    shard = file.is_shard(reader)
+    reader.close()
+    if shard:
+        raise StoreError(
+            f"{path}: one study of a sweep; it is written to through the sweep's folder alone: "
+            f"s3gym resume {path.absolute().parent.parent}"
+        )

@@ -80,6 +80,7 @@ class AgentPart:
         shared: One instance serves all episodes.
         origin: Where it was loaded from, when it is not built in.
         chat: The chat model that it plays with; memories that write use it too.
+        outside: It is another program, which plays over MCP.
     """
 
     name: str
@@ -93,6 +94,7 @@ class AgentPart:
     shared: bool = False
     origin: str = ""
     chat: ChatModel | None = None
+    outside: bool = False
     claims: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def claim(self, study: str) -> None:

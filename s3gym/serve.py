@@ -68,7 +68,9 @@ class Desk:
 
     def part(self, name: str) -> AgentPart:
         """Return the outside agent as a study takes it."""
-        return AgentPart(name=name, make=lambda: _Seat(self), stateless=True, serial=True)
+        return AgentPart(
+            name=name, make=lambda: _Seat(self), stateless=True, serial=True, outside=True
+        )
 
     async def decide(self, turn: Turn) -> Decision:
         """Lay a turn out and wait for the decision."""

@@ -70,7 +70,8 @@ class StudyPlan:
         """Return what fixes the study's results, as canonical JSON."""
         return canonical(
             {
-                "agent": {"name": self.agent.name, "origin": self.agent.origin},
+                "agent": {"name": self.agent.name, "origin": self.agent.origin}
+                | ({"outside": True} if self.agent.outside else {}),
                 "counter": self.counter.name,
                 "game": {"name": self.game.name, "version": self.game.version},
                 "isolated": {"agent": self.agent.isolated, "memory": self.memory.isolated},

@@ -4,10 +4,11 @@ Both put plans together, open the store, run, and give back a ``Result`` that re
 """
 
 import json
+import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from socket import socket
@@ -22,13 +23,13 @@ from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.oracle import ORACLES, Oracle
-from s3gym.parts import AgentPart, MemoryPart
+from s3gym.parts import AgentPart, MemoryPart, must_differ, own_needs_forkable
 from s3gym.provenance import provenance
 from s3gym.proxy.server import Serving, listening
 from s3gym.proxy.turns import Turns
 from s3gym.records import Phase
 from s3gym.schedule import Schedule
-from s3gym.sealed.parts import sealed_parts, sealed_plan, sealed_store
+from s3gym.sealed.parts import reached, sealed_parts, sealed_plan, sealed_store
 from s3gym.sealed.seal import Seal
 from s3gym.seams import close_part
 from s3gym.seeds import SEED_BITS, SeedPlan, derive
@@ -148,6 +149,7 @@ class Sweep:
     _sealed: tuple[list[AgentPart], list[MemoryPart]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
+    _turns: Turns | None = field(default=None, init=False, repr=False, compare=False)
 
     def plans(self) -> list[StudyPlan]:
         """Return the plan of every study, without touching a disk.
@@ -157,10 +159,10 @@ class Sweep:
         """
         games = [find_game(game) for game in self.games]
         agents, memories = self._parts()
-        _must_differ("game", [game.name for game in games])
-        _must_differ("agent", [agent.name for agent in agents])
-        _must_differ("memory", [memory.name for memory in memories])
-        _own_needs_forkable(agents, memories)
+        must_differ("game", [game.name for game in games])
+        must_differ("agent", [agent.name for agent in agents])
+        must_differ("memory", [memory.name for memory in memories])
+        own_needs_forkable(agents, memories)
         unknown = sorted(set(self.options) - {game.name for game in games})
         if unknown:
             raise ConfigError(f"games.{unknown[0]}: this game is not part of the run")
@@ -192,7 +194,12 @@ class Sweep:
             for memory in memories
             for repeat in range(self.repeats)
         ]
-        return plans if self.seal is None else [sealed_plan(self.seal, plan) for plan in plans]
+        if self.seal is None:
+            return plans
+        plans = [sealed_plan(self.seal, plan) for plan in plans]
+        if self._turns is None:
+            return plans
+        return [replace(plan, agent=self._turns.around(plan.agent)) for plan in plans]
 
     def _parts(self) -> tuple[list[AgentPart], list[MemoryPart]]:
         """Return agents and memories; sealed ones are loaded in a child process alone."""
@@ -286,14 +293,20 @@ class Sweep:
             MissingExtraError: The server's packages are not installed.
             ConfigError: An address or an agent is wrong.
         """
-        turns, before = Turns(replies), self.agents
+        turns, agents, seal = Turns(replies), self.agents, self.seal
+        keys = {} if seal is None else dict(os.environ)
         sock = listener or listening(port)
-        async with Serving(turns.answer, openai=openai, anthropic=anthropic, listener=sock) as on:
-            self.agents = [turns.around(find_agent(agent)) for agent in before]
+        async with Serving(
+            turns.answer, openai=openai, anthropic=anthropic, listener=sock, keys=keys
+        ) as on:
+            if seal is None:
+                self.agents = [turns.around(find_agent(agent)) for agent in agents]
+            else:
+                self.seal, self._turns = reached(seal, on.url), turns
             try:
                 yield on.url
             finally:
-                self.agents = before
+                self.agents, self.seal, self._turns = agents, seal, None
 
     def run_sync(self) -> Result:
         """Run without an event loop of one's own. See ``run``."""
@@ -373,20 +386,3 @@ def _difference(recorded: str, given: str) -> str:
         if old.get(key) != new.get(key):
             return f"the store has {key} {old.get(key)!r}, but this run has {new.get(key)!r}"
     return "the specifications differ"
-
-
-def _own_needs_forkable(agents: Iterable[AgentPart], memories: Iterable[MemoryPart]) -> None:
-    if not any(memory.own for memory in memories):
-        return
-    for agent in agents:
-        if agent.forkable is None and agent.learn is None and agent.makes_forkable is False:
-            raise ConfigError(
-                f"memory 'own' needs an agent that owns its memory (fork and learn); agent "
-                f"{agent.name!r} does not"
-            )
-
-
-def _must_differ(kind: str, names: Sequence[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two {kind} parts are called {name!r}; give each a name of its own")

@@ -1,7 +1,7 @@
 """What a study is put together from, in one form whatever the user passed."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -266,3 +266,22 @@ def part_name(part: object) -> str:
     raw = getattr(part, "name", None) or getattr(part, "__name__", None) or type(part).__name__
     text = "".join(letter if letter.isalnum() or letter in "_-." else "-" for letter in str(raw))
     return text.strip("-") or "unnamed"
+
+
+def own_needs_forkable(agents: Iterable[AgentPart], memories: Iterable[MemoryPart]) -> None:
+    """Raise ``ConfigError`` when memory ``own`` stands beside an agent that has none."""
+    if not any(memory.own for memory in memories):
+        return
+    for agent in agents:
+        if agent.forkable is None and agent.learn is None and agent.makes_forkable is False:
+            raise ConfigError(
+                f"memory 'own' needs an agent that owns its memory (fork and learn); agent "
+                f"{agent.name!r} does not"
+            )
+
+
+def must_differ(kind: str, names: Sequence[str]) -> None:
+    """Raise ``ConfigError`` when two parts of a kind share a name."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two {kind} parts are called {name!r}; give each a name of its own")

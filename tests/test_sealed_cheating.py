@@ -12,11 +12,13 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from model_server import ModelServer, by_hash
 from open_python import open_python, runs_s3gym
 from sealed_agents import ATTACKS
 from sealed_runs import notes, sweep
 
 from s3gym import Schedule, Seal
+from s3gym.proxy.upstream import PLACEHOLDER
 
 USER = "nobody"
 ONE_EACH = Schedule(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1)
@@ -98,6 +100,19 @@ def test_of_an_ordinary_user_a_seal_protects_all_but_the_files(store: Path, pyth
 
 def test_a_sealed_user_stops_every_attack(store: Path, python: str) -> None:
     assert worked(store, Seal(user=USER, python=python)) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_sealed_user_plays_behind_the_proxy(store: Path, python: str) -> None:
+    with ModelServer().running() as server:
+        assert server.script(by_hash) == "scripted-1"
+        seal = Seal(user=USER, python=python)
+        found = sweep(store, "sealed_agents:shop_bot", seal=seal, schedule=ONE_EACH)
+        async with found.proxy(openai=server.openai_url):
+            result = await found.run()
+    assert not result.outcome.failed, result.outcome
+    assert {*notes(store)} == {f"child {PLACEHOLDER}"}
 
 
 @pytest.mark.slow

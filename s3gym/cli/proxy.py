@@ -22,6 +22,7 @@ from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.proxy.recording import Recording
 from s3gym.proxy.server import Serving, address, environment, listening, upstreams
+from s3gym.sealed.parts import reached
 from s3gym.store import file
 from s3gym.store.ledger import recorded_replies
 from s3gym.store.store import Store
@@ -37,6 +38,11 @@ class Front:
     openai: str
     anthropic: str
     replies: Mapping[str, Reply] | None
+
+    def before(self, sweep: Sweep) -> None:
+        """Let sealed agents find this proxy from the moment on at which they are loaded."""
+        if sweep.seal is not None:
+            sweep.seal = reached(sweep.seal, address(self.listener))
 
     def around(self, sweep: Sweep, start: Start) -> Start:
         """Return a start of the run behind this proxy."""

@@ -97,6 +97,8 @@ def run_command(
     config = read_config(study_file, given_options(given), overrides)
     wiring = wire(config, replay, offline=dry_run)
     sweep = wiring.sweep
+    if before_agents is not None:
+        before_agents.before(sweep)
     plans = sweep.plans()
     if dry_run:
         _show_plans(config, plans)
@@ -160,6 +162,8 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay)
+    if before_agents is not None:
+        before_agents.before(wiring.sweep)
     charge_recorded(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
     _finish(wiring, watcher, wiring.sweep.resume, before_agents)

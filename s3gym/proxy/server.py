@@ -30,6 +30,7 @@ from s3gym.errors import (
     ServiceError,
 )
 from s3gym.proxy.upstream import (
+    PLACEHOLDER,
     UPSTREAMS,
     Provider,
     Request,
@@ -43,6 +44,10 @@ log = logging.getLogger("s3gym")
 HOST = "127.0.0.1"
 START_SECONDS = 10.0
 READ_SECONDS = 300.0
+KEY_VARIABLES: dict[Provider, str] = {
+    "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,11 @@ def environment(url: str) -> dict[str, str]:
         "OPENAI_API_BASE": f"{url}/v1",
         "ANTHROPIC_BASE_URL": url,
     }
+
+
+def keyless(url: str) -> dict[str, str]:
+    """Return ``environment`` for an app that shall not have a key: the proxy puts it in."""
+    return environment(url) | dict.fromkeys(KEY_VARIABLES.values(), PLACEHOLDER)
 
 
 def listening(port: int) -> socket.socket:
@@ -96,6 +106,7 @@ class Serving:
             is now, else OpenAI's own.
         anthropic: The same for the Anthropic paths.
         listener: A listening socket; default a new one on a free port.
+        keys: Variable -> key of a server, for apps that have but a placeholder.
 
     Attributes:
         url: Root of both formats; OpenAI's SDK wants ``URL/v1``, Anthropic's wants ``URL``.
@@ -112,8 +123,9 @@ class Serving:
         openai: str | None = None,
         anthropic: str | None = None,
         listener: socket.socket | None = None,
+        keys: Mapping[str, str] | None = None,
     ) -> None:
-        self._answer = answer
+        self._answer, self._keys = answer, keys or {}
         self.upstreams = upstreams(openai, anthropic)
         self._server = _server(self._handle)
         self._listener = listener or listening(0)
@@ -161,7 +173,9 @@ class Serving:
 
     async def _exchange(self, request: Request) -> Exchange:
         try:
-            upstream = Upstream(request, self.upstreams[request.provider], self._client)
+            provider = request.provider
+            key = self._keys.get(KEY_VARIABLES[provider], "")
+            upstream = Upstream(request, self.upstreams[provider], self._client, key)
         except ValueError as error:
             return failed(400, f"the request's body is no JSON: {error}")
         try:

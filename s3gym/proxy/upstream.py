@@ -22,6 +22,10 @@ UPSTREAMS: dict[Provider, str] = {
     "openai": "https://api.openai.com",
     "anthropic": "https://api.anthropic.com",
 }
+PLACEHOLDER = "held-by-s3gym"
+"""In place of a key, for an app that shall not have one."""
+KEYS = frozenset({"authorization", "x-api-key"})
+"""Headers that hold a key."""
 ANTHROPIC_PATHS = ("/v1/messages", "/v1/complete")
 NOT_FORWARDED = frozenset(
     {
@@ -111,13 +115,15 @@ class Upstream:
         request: What the app asked.
         url: Address of the server, without ``/v1``.
         client: An ``httpx2.AsyncClient``.
+        key: Sent where the app has but a ``PLACEHOLDER``.
     """
 
-    def __init__(self, request: Request, url: str, client: Any) -> None:
+    def __init__(self, request: Request, url: str, client: Any, key: str = "") -> None:
         self.model = str(request.fields().get("model") or "")
         self.name = f"{request.provider}:{self.model}"
         self.endpoint = f"{url}/v1" if request.provider == "openai" else url
         self._request, self._url, self._client = request, url, client
+        self._key = key or PLACEHOLDER
 
     async def complete(
         self, messages: Sequence[Message], *, max_tokens: int, seed: int | None = None
@@ -129,7 +135,7 @@ class Upstream:
         """
         request, library = self._request, import_module("httpx2")
         headers = {
-            name: value
+            name: value.replace(PLACEHOLDER, self._key) if name.lower() in KEYS else value
             for name, value in request.headers.items()
             if name.lower() not in NOT_FORWARDED
         }

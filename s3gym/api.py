@@ -297,7 +297,12 @@ class Sweep:
         keys = {} if seal is None else dict(os.environ)
         sock = listener or listening(port)
         async with Serving(
-            turns.answer, openai=openai, anthropic=anthropic, listener=sock, keys=keys
+            turns.answer,
+            openai=openai,
+            anthropic=anthropic,
+            listener=sock,
+            keys=keys,
+            offline=replies is not None,
         ) as on:
             if seal is None:
                 self.agents = [turns.around(find_agent(agent)) for agent in agents]

@@ -165,6 +165,7 @@ async def test_an_app_elsewhere_plays_behind_the_proxy_as_it_does_without(
     assert audit.level() != "fail", audit.findings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_an_app_that_is_killed_fails_its_study_and_a_resume_pays_for_nothing_twice(
     server: ModelServer, tmp_path: Path
@@ -201,6 +202,7 @@ async def test_an_app_that_is_killed_fails_its_study_and_a_resume_pays_for_nothi
     assert len(asked) == len(rows(store, "SELECT 1 FROM calls")) == 30
 
 
+@pytest.mark.slow
 def test_a_proxy_that_serves_until_it_is_interrupted_keeps_what_apps_asked(
     server: ModelServer, tmp_path: Path
 ) -> None:

@@ -1,7 +1,9 @@
 """``s3gym proxy``: any app's model calls into a store; and the proxy of ``run`` and ``resume``."""
 
+import logging
 import os
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -110,6 +112,7 @@ def proxy_command(
     With a COMMAND after --, runs it with the addresses of the proxy in its environment, and exits
     with its exit code. Without one, serves until it is interrupted.
     """
+    logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
     if replay and not store.exists():
         raise ConfigError(f"--replay: {store}: no such file")
     meter = Meter(
@@ -118,7 +121,11 @@ def proxy_command(
     with Store.open(store) if store.exists() else Store.create(store) as opened:
         recording = Recording(opened, meter, replay=replay)
         serving = Serving(
-            recording.answer, openai=openai, anthropic=anthropic, listener=listening(port)
+            recording.answer,
+            openai=openai,
+            anthropic=anthropic,
+            listener=listening(port),
+            offline=replay,
         )
         try:
             code = anyio.run(_serve, serving, command)

@@ -85,6 +85,10 @@ class Ledger:
         self._db = connection
         self._kept: set[str] = set()
 
+    def forget(self) -> None:
+        """Take no message for kept any more, because a transaction was undone."""
+        self._kept.clear()
+
     # Studies
 
     def add_study(
@@ -299,7 +303,7 @@ class Ledger:
                 if name not in self._kept
             ],
         )
-        self._kept.update(hashes)  # a commit that fails ends the run
+        self._kept.update(hashes)
         if isinstance(reply, ModelError):
             reply = _failed_reply(reply)
         usage = reply.usage

@@ -66,6 +66,7 @@ class Store:
                 yield
                 db.execute("COMMIT")
             except BaseException:
+                self.ledger.forget()
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise

@@ -264,7 +264,12 @@ def memory_part(memory: object, name: str | None = None, origin: str = "") -> Me
 def part_name(part: object) -> str:
     """Return a name for ids: lower-case letters, digits, ``_``, ``-`` and ``.`` only."""
     raw = getattr(part, "name", None) or getattr(part, "__name__", None) or type(part).__name__
-    text = "".join(letter if letter.isalnum() or letter in "_-." else "-" for letter in str(raw))
+    return fit_for_ids(str(raw))
+
+
+def fit_for_ids(name: str) -> str:
+    """Return a name with ``-`` for every character that ids do not have."""
+    text = "".join(letter if letter.isalnum() or letter in "_-." else "-" for letter in name)
     return text.strip("-") or "unnamed"
 
 

@@ -22,7 +22,7 @@ from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
-from s3gym.store.spec import read_spec
+from s3gym.store.spec import kept_apart, read_spec
 from s3gym.store.verdicts import VerdictLog
 
 Command = Callable[..., None]
@@ -169,8 +169,12 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     _finish(wiring, watcher, wiring.sweep.resume, before_agents)
 
 
-def recorded_config(store: Path) -> dict[str, Any]:
-    """Return the configuration that a store was made with, its limits and budget included."""
+def recorded_config(store: Path, *, over_mcp: bool = False) -> dict[str, Any]:
+    """Return the configuration that a store was made with, its limits and budget included.
+
+    Raises:
+        ConfigError: It holds no study, or one that is played ``over_mcp``, unless that is meant.
+    """
     db = file.open_reader(store)
     try:
         rows = db.execute(
@@ -186,6 +190,10 @@ def recorded_config(store: Path) -> dict[str, Any]:
         )
     specs = [read_spec(row[5], row[4]) for row in rows]
     first = specs[0]
+    if kept_apart(first) == "over MCP" and not over_mcp:
+        raise ConfigError(
+            f"{store}: is played over MCP; go on with 's3gym serve --mcp --resume --store {store}'"
+        )
     recorded = {
         "game": list(dict.fromkeys(row[0] for row in rows)),
         "agent": list(dict.fromkeys(_name(spec, "agent") for spec in specs)),

@@ -87,7 +87,7 @@ def listening(port: int) -> socket.socket:
         found.bind((HOST, port))
     except OSError as error:
         found.close()
-        raise ConfigError(f"the proxy cannot listen on {HOST}:{port}: {error}") from error
+        raise ConfigError(f"cannot listen on {HOST}:{port}: {error}") from error
     found.listen(128)
     return found
 

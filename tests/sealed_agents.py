@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 import time
 import urllib.request
@@ -46,6 +47,20 @@ async def scribbles(turn: Turn) -> str:
         except OSError:
             continue
     return "Answer: cheat, Score: 1"
+
+
+async def forges_errors(turn: Turn) -> str:
+    for number in range(99):
+        line = {"id": number, "error": {"kind": "PluginError", "message": "\ud800 forged"}}
+        os.write(int(sys.argv[2]), json.dumps(line).encode() + b"\n")
+    return "Answer: cheat, Score: 1"
+
+
+async def leaves_a_process(turn: Turn) -> str:
+    """End, and leave a process that holds the pipe for longer than any deadline."""
+    pipe = int(sys.argv[2])
+    subprocess.Popen(["sleep", "30"], pass_fds=[pipe])
+    os._exit(4)
 
 
 async def forges(turn: Turn) -> Decision:

@@ -154,13 +154,15 @@ FAULTS = {
     "forges": "agent 'forges' returned Usage(",
     "hangs": "did not answer",
     "spends": "forged",
+    "forges_errors": "? forged",
+    "leaves_a_process": "its sealed process ended with exit code 4",
 }
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ("hangs", "raises", "spends")))
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("dies", "scribbles", "forges")))
         for name in FAULTS
     ],
 )

@@ -111,7 +111,7 @@ class Ledger:
     def set_status(self, study: str, status: str, note: str = "") -> None:
         """Note how a study stands: pending, running, paused, failed or done."""
         self._db.execute(
-            "UPDATE studies SET status = ?, note = ? WHERE id = ?", (status, note, study)
+            "UPDATE studies SET status = ?, note = ? WHERE id = ?", (status, storable(note), study)
         )
 
     def status(self, study: str) -> str:
@@ -121,9 +121,8 @@ class Ledger:
 
     def set_invalid(self, study: str, checkpoint: int, reason: str) -> None:
         """Note that a checkpoint could not be evaluated."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO invalid_points VALUES (?, ?, ?)", (study, checkpoint, reason)
-        )
+        row = (study, checkpoint, storable(reason))
+        self._db.execute("INSERT OR REPLACE INTO invalid_points VALUES (?, ?, ?)", row)
 
     def clear_invalid(self, study: str, checkpoint: int) -> None:
         """Forget an invalid point, because it is evaluated now."""

@@ -1,4 +1,4 @@
-"""Agents and chat models, one file each. To add one: write the file, add a line to ``AGENTS``."""
+"""Agents, chat models and trainers, one file each. To add one: write it, and add its line here."""
 
 AGENTS: dict[str, str] = {
     "human": "s3gym.agents.human:HumanAgent",
@@ -7,3 +7,9 @@ AGENTS: dict[str, str] = {
     "strategist": "s3gym.agents.strategist:StrategistAgent",
 }
 """Name of every built-in agent, and where its class is; called without arguments."""
+TRAINERS: dict[str, str] = {
+    "command": "s3gym.agents.train_command:CommandTrainer",
+    "openai": "s3gym.agents.train_openai:OpenAIFineTune",
+    "trl": "s3gym.agents.train_trl:TRLTrainer",
+}
+"""Name of every built-in trainer, and where its class is; imported when it is used."""

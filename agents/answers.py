@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from s3gym.contracts.chat import ChatModel
 from s3gym.errors import ConfigError
-from s3gym.prompts import RESPONSE_CONTRACT
+from s3gym.prompts import RESPONSE_CONTRACT, answer_line
 from s3gym.records import Decision, Message, Status
 from s3gym.replies import ANSWER, SCORE, is_end, parse_reply
 from s3gym.text import shorten
@@ -41,6 +41,10 @@ class Contract(Protocol):
 
     def read(self, reply: str) -> Decision:
         """Return the decision that a complete reply holds; never raises."""
+        ...
+
+    def write(self, decision: Decision) -> str:
+        """Return a decision as the shortest reply that keeps this contract."""
         ...
 
     def fault(self, decision: Decision) -> str:
@@ -73,6 +77,9 @@ class AnswerScore:
 
     def read(self, reply: str) -> Decision:
         return parse_reply(reply)
+
+    def write(self, decision: Decision) -> str:
+        return answer_line(decision)
 
     def fault(self, decision: Decision) -> str:
         if decision.status == "no_action":
@@ -147,6 +154,11 @@ class JsonContract:
         except ValidationError:
             return self._search(reply)
         return self._decision(answer.action, answer.self_score, reply)
+
+    def write(self, decision: Decision) -> str:
+        return json.dumps(
+            {"action": decision.action, "self_score": decision.self_score}, ensure_ascii=False
+        )
 
     def _search(self, reply: str) -> Decision:
         """Read what can be read of a reply that is not exactly the object asked for."""

@@ -1,15 +1,18 @@
-"""Names of chat models: ``openai:MODEL``, ``anthropic:MODEL``, ``local:PATH.gguf``."""
+"""Names of chat models: ``openai:MODEL``, ``anthropic:MODEL``, ``local:FILE``, ``hf:FOLDER``."""
 
 from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
 from s3gym.agents.anthropic_chat import AnthropicChat
+from s3gym.agents.hf_chat import HFChat
 from s3gym.agents.local_chat import LocalChat
 from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.errors import ConfigError
 
-CHAT_PREFIXES = ("openai", "anthropic", "local")
+CHAT_PREFIXES = ("openai", "anthropic", "local", "hf")
+IN_PROCESS = ("local", "hf")
+NamedChat = OpenAIChat | AnthropicChat | LocalChat | HFChat
 
 
 def is_chat_name(name: str) -> bool:
@@ -24,11 +27,11 @@ def chat_model(
     *,
     settings: Mapping[str, Any] | None = None,
     offline: bool = False,
-) -> OpenAIChat | AnthropicChat | LocalChat:
+) -> NamedChat:
     """Return the chat model that a name stands for.
 
     Args:
-        name: ``openai:MODEL``, ``anthropic:MODEL`` or ``local:PATH.gguf``.
+        name: ``openai:MODEL``, ``anthropic:MODEL``, ``local:PATH.gguf`` or ``hf:FOLDER``.
         base_url: Address of a compatible server; for the first two.
         api_key_env: Environment variable that holds the key; for the first two.
         settings: Further arguments of the chat model's class, for example ``{"effort": "low"}``.
@@ -40,8 +43,8 @@ def chat_model(
     kind, colon, model = name.partition(":")
     if kind not in CHAT_PREFIXES or not colon or not model.strip():
         raise ConfigError(
-            f"expected a chat model such as 'openai:MODEL', 'anthropic:MODEL' or "
-            f"'local:PATH.gguf', got {name!r}"
+            f"expected a chat model such as 'openai:MODEL', 'anthropic:MODEL', "
+            f"'local:PATH.gguf' or 'hf:FOLDER', got {name!r}"
         )
     chat = _made(kind, model, base_url, api_key_env, dict(settings or {}))
     if not offline:
@@ -49,10 +52,11 @@ def chat_model(
     return chat
 
 
-CLASSES: dict[str, type[OpenAIChat] | type[AnthropicChat] | type[LocalChat]] = {
+CLASSES: dict[str, type[NamedChat]] = {
     "openai": OpenAIChat,
     "anthropic": AnthropicChat,
     "local": LocalChat,
+    "hf": HFChat,
 }
 
 
@@ -62,11 +66,11 @@ def _made(
     base_url: str | None,
     api_key_env: str | None,
     settings: dict[str, Any],
-) -> OpenAIChat | AnthropicChat | LocalChat:
-    if kind == "local":
+) -> NamedChat:
+    if kind in IN_PROCESS:
         if base_url is not None or api_key_env is not None:
             raise ConfigError(
-                f"'local:{model}' runs in this process and takes no base URL and no key; for a "
+                f"'{kind}:{model}' runs in this process and takes no base URL and no key; for a "
                 f"server of your own use 'openai:MODEL' with the base URL"
             )
     else:

@@ -7,10 +7,10 @@ the key: not a name, not a message, not the context of an exception.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from s3gym.errors import ConfigError, ModelError
 
+T = TypeVar("T")
 RETRYABLE = frozenset({408, 409, 429})
 LONGEST_MESSAGE = 500
 NEEDED = ("model", "messages")
@@ -132,6 +133,20 @@ class Connection:
         except self.sdk.APIError as error:
             failure = with_hint(self._failure(error), body)
         raise failure  # outside the handler: the SDK's error holds the request, and it the key
+
+    async def ask(self, call: Callable[[Any], Awaitable[T]]) -> T:
+        """Return what a function does with the SDK's client.
+
+        Raises:
+            ConfigError: The key is missing.
+            ModelError: A request failed.
+        """
+        client = await self.client()
+        try:
+            return await call(client)
+        except self.sdk.APIError as error:
+            failure = self._failure(error)
+        raise failure  # as above
 
     async def aclose(self) -> None:
         """Close the client; a later call makes a new one."""

@@ -1,7 +1,9 @@
 """The default agent: a chat model that reads a turn and answers by the response contract."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
 from s3gym import calls
 from s3gym.agents.answers import AnswerScore, Contract
@@ -61,6 +63,16 @@ class ModelAgent:
 
     def __repr__(self) -> str:
         return f"ModelAgent({self.name!r}, layout={self.layout!r}, reask={self.reask})"
+
+    def with_chat(self, chat: ChatModel) -> Self:
+        """Return the same agent with another chat model.
+
+        Raises:
+            ConfigError: The contract does not fit the model.
+        """
+        twin = copy(self)
+        twin.chat, twin.model = chat, self.contract.bind(chat)
+        return twin
 
     def prompt(self, turn: Turn) -> list[Message]:
         """Return the messages that ``act`` sends for a turn."""

@@ -163,12 +163,17 @@ def _add(insights: dict[int, Insight], text: str, sources: Sequence[str], max_in
 def read_operations(reply: str) -> tuple[Operation, ...]:
     """Return the operations in a model's reply: its outermost JSON object.
 
+    The first 20 count, and a text is cut at 400 characters: one word too many does not void what
+    the model was paid for.
+
     Raises:
         ResponseFormatError: There is none, or it has another shape.
     """
     start, stop = reply.find("{"), reply.rfind("}")
     try:
         found = json.loads(reply[start : stop + 1] if 0 <= start < stop else "")
+        if isinstance(found, dict) and isinstance(found.get("operations"), list):
+            found["operations"] = [_cut(item) for item in found["operations"][:MAX_OPERATIONS]]
         return Operations.model_validate(found).operations
     except ValidationError as error:
         first = error.errors()[0]
@@ -176,6 +181,12 @@ def read_operations(reply: str) -> tuple[Operation, ...]:
         raise ResponseFormatError(f"expected operations, got {where}: {first['msg']}") from None
     except (ValueError, RecursionError):
         raise ResponseFormatError(f"expected a JSON object, got {shorten(reply)}") from None
+
+
+def _cut(operation: Any) -> Any:
+    if isinstance(operation, dict) and isinstance(operation.get("text"), str):
+        return operation | {"text": operation["text"].strip()[:MAX_CHARACTERS]}
+    return operation
 
 
 def rule_operations(

@@ -148,7 +148,14 @@ class VectorView:
             return await self._contrast(query, cue)
         pool = await self._pool(query, cue, 1 if shelf.recall == "similarity" else 4)
         if shelf.recall == "outcome":
-            pool.sort(key=lambda near: (-near.similarity * self._qualities[near.row], near.row))
+            # Below 0 a product would praise what went badly.
+            pool.sort(
+                key=lambda near: (
+                    -max(near.similarity, 0.0) * self._qualities[near.row],
+                    -near.similarity,
+                    near.row,
+                )
+            )
         if shelf.recall == "mmr":
             return [("", self._diverse(pool))]
         return [("", pool[:k])]

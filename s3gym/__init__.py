@@ -21,6 +21,8 @@ from s3gym.records import (
 from s3gym.replies import parse_reply
 from s3gym.schedule import Schedule
 from s3gym.sealed.seal import Seal
+from s3gym.sft import SFTPolicy
+from s3gym.training import Training
 
 __all__ = [
     "Agent",
@@ -41,6 +43,7 @@ __all__ = [
     "Reply",
     "Result",
     "S3GymError",
+    "SFTPolicy",
     "Schedule",
     "Seal",
     "ServiceError",
@@ -48,6 +51,7 @@ __all__ = [
     "StoreError",
     "Study",
     "Sweep",
+    "Training",
     "Turn",
     "Usage",
     "as_agent",

@@ -6,6 +6,7 @@ Knows nothing of games and verifiers. A wrong value is one clear ``PluginError``
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import PluginError
@@ -156,13 +157,20 @@ def check_snapshot(label: str, answer: object) -> MemorySnapshot:
     if not isinstance(answer, MemorySnapshot) or not isinstance(answer.state, Mapping):
         raise PluginError(f"{label} described {shown(answer, 80)}: expected a MemorySnapshot")
     state = dict(answer.state)
-    text = called(label, "describe", lambda: _json(state))
     return MemorySnapshot(
         text=_text(label, "description", answer.text, MAX_MEMORY),
         sources=_texts(label, "sources", answer.sources),
-        state=json.loads(storable(text)),
+        state=called(label, "describe", lambda: as_json(state)),
     )
 
 
-def _json(state: Mapping[str, object]) -> str:
-    return json.dumps(state, allow_nan=False, ensure_ascii=False, sort_keys=True)
+def as_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as the store can keep them.
+
+    Raises:
+        TypeError: One is not JSON-safe.
+        ValueError: A number is not finite.
+    """
+    text = json.dumps(values, allow_nan=False, ensure_ascii=False, sort_keys=True)
+    found: dict[str, Any] = json.loads(storable(text))
+    return found

@@ -5,7 +5,6 @@ Both put plans together, open the store, run, and give back a ``Result`` that re
 
 import json
 import os
-import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -17,13 +16,16 @@ from typing import Any
 import anyio
 
 from s3gym.broker import Limits
-from s3gym.catalog import find_agent, find_game, find_memory
+from s3gym.catalog import TRAINING, find_agent, find_game, find_memory
 from s3gym.config import validated
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
-from s3gym.oracle import ORACLES, Oracle
-from s3gym.parts import AgentPart, MemoryPart, must_differ, own_needs_forkable
+from s3gym.events import Event
+from s3gym.fitting import check_oracle, check_parts, check_training
+from s3gym.oracle import Oracle
+from s3gym.parts import AgentPart, MemoryPart
+from s3gym.plans import StudyPlan, seed_plan
 from s3gym.provenance import provenance
 from s3gym.proxy.server import Serving, listening
 from s3gym.proxy.turns import Turns
@@ -32,13 +34,13 @@ from s3gym.schedule import Schedule
 from s3gym.sealed.parts import reached, sealed_parts, sealed_plan, sealed_store
 from s3gym.sealed.seal import Seal
 from s3gym.seams import close_part
-from s3gym.seeds import SEED_BITS, SeedPlan, derive
 from s3gym.store import file
 from s3gym.store.store import Store
 from s3gym.store.verdicts import VerdictLog, store_root
-from s3gym.study import Event, StudyPlan
 from s3gym.sweep import SIDE_BY_SIDE, Outcome, add_studies, run_sweep
 from s3gym.tokens import token_counter
+from s3gym.trainer_seam import base_weights
+from s3gym.training import Training
 
 Point = tuple[int, float | None]
 
@@ -89,23 +91,6 @@ class _reading:
         self._connection.close()
 
 
-def seed_plan(
-    seed: int | None, salt: str | None, schedule: Schedule, *, sealed: bool = False
-) -> SeedPlan:
-    """Return the seeds of a run.
-
-    With a seed everything is reproducible, the salt of the evaluation seeds included. Without
-    one, seed and salt are drawn from the system and stand in the store only. A sealed run draws
-    them in any case and mixes a given seed in, because an agent could try small seeds until one
-    gives the seeds of its own turns; both stand in its store, so it is audited and resumed.
-    """
-    root = secrets.randbits(SEED_BITS) if seed is None else seed
-    if salt is None:
-        salt = secrets.token_hex(16) if seed is None or sealed else f"{derive('salt', root):x}"
-        root = derive("sealed", root, salt) if sealed else root
-    return SeedPlan(root=root, salt=salt, fresh_evaluation_seeds=schedule.fresh_evaluation_seeds)
-
-
 @dataclass(kw_only=True)
 class Sweep:
     """Games x agents x memories x repeats, in one store.
@@ -113,7 +98,7 @@ class Sweep:
     Args:
         games: Names or ``GameSpec`` values.
         agents: Names, classes, factories, instances or functions of a turn.
-        memories: Names, classes or factories.
+        memories: Names, classes or factories; ``training`` puts experience into weights instead.
         repeats: Studies per cell; each has seeds of its own.
         schedule: Budget of each study.
         seed: Root seed; drawn when it is missing.
@@ -124,9 +109,11 @@ class Sweep:
         at_most: Studies side by side.
         on_event: Told what happens.
         settings: Further settings that fix the results; kept in every study's specification.
-        oracle: ``"judge"`` or ``"explorer"``: outside the protocol, see ``s3gym.oracle``.
+        oracle: ``"judge"``, ``"explorer"`` or ``"reward"``: outside the protocol, see
+            ``s3gym.oracle``.
         seal: Run agents and memories in processes of their own, which never see game, verifier
             and store.
+        training: How the training pathway trains; it joins the memories when it is not there.
     """
 
     games: Sequence[str | GameSpec] = ("trust",)
@@ -146,6 +133,7 @@ class Sweep:
     settings: Mapping[str, Any] = field(default_factory=dict)
     oracle: Oracle | None = None
     seal: Seal | None = None
+    training: Training | None = None
     _sealed: tuple[list[AgentPart], list[MemoryPart]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -159,19 +147,14 @@ class Sweep:
         """
         games = [find_game(game) for game in self.games]
         agents, memories = self._parts()
-        must_differ("game", [game.name for game in games])
-        must_differ("agent", [agent.name for agent in agents])
-        must_differ("memory", [memory.name for memory in memories])
-        own_needs_forkable(agents, memories)
+        check_parts(games, agents, memories)
+        check_oracle(self.oracle, memories, self.training, sealed=self.seal is not None)
+        check_training(self.training, agents, memories)
         unknown = sorted(set(self.options) - {game.name for game in games})
         if unknown:
             raise ConfigError(f"games.{unknown[0]}: this game is not part of the run")
         if self.repeats < 1:
             raise ConfigError(f"repeats: expected at least 1, got {self.repeats!r}")
-        if self.oracle is not None and self.seal is not None:
-            raise ConfigError("oracle: an oracle arm cannot be sealed; leave one of them out")
-        if self.oracle is not None and self.oracle not in ORACLES:
-            raise ConfigError(f"oracle: expected one of {', '.join(ORACLES)}, got {self.oracle!r}")
         explorer = find_agent("reference") if self.oracle == "explorer" else None
         seeds = seed_plan(self.seed, self.salt, self.schedule, sealed=self.seal is not None)
         options = {game.name: playable(game, self.options.get(game.name, {})) for game in games}
@@ -188,6 +171,7 @@ class Sweep:
                 settings=json.dumps(dict(self.settings), sort_keys=True),
                 oracle=self.oracle,
                 explorer=explorer,
+                training=self.training if memory.trains else None,
             )
             for game in games
             for agent in agents
@@ -205,7 +189,15 @@ class Sweep:
         """Return agents and memories; sealed ones are loaded in a child process alone."""
         if self.seal is None:
             agents = [find_agent(agent) for agent in self.agents]
-            return agents, [find_memory(memory) for memory in self.memories]
+            found = [find_memory(memory) for memory in self.memories]
+            if self.training is not None and not any(memory.trains for memory in found):
+                found.append(find_memory(TRAINING))
+            return agents, found
+        if self.training is not None or TRAINING in self.memories:
+            raise ConfigError(
+                "training: a training study cannot be sealed, because its trainer works in this "
+                "process; leave one of them out"
+            )
         if self._sealed is None:
             self._sealed = sealed_parts(self.seal, self.agents, self.memories)
         return self._sealed
@@ -219,6 +211,9 @@ class Sweep:
         """
         plans = self.plans()
         path = Path(self.store) if self.store is not None else default_store(plans)
+        file.must_be_new(path)
+        if self.training is not None:
+            await base_weights(self.training.trainer)
         with Store.create(path) if self.seal is None else sealed_store(self.seal, path) as store:
             with store.transaction():
                 store.verdicts.set_secret("root_seed", str(plans[0].seeds.root))
@@ -238,6 +233,8 @@ class Sweep:
             raise ConfigError("resume needs the path of a store")
         if self.seal is not None:
             self.seal.guard(Path(self.store))
+        if self.training is not None:
+            await base_weights(self.training.trainer)
         with Store.open(self.store) as store:
             plans = fitting_plans(self, store)
             return await self._finish(plans, store)
@@ -256,6 +253,8 @@ class Sweep:
             chats = [chat for plan in plans for chat in (plan.agent.chat, plan.memory.chat)]
             for chat in {id(chat): chat for chat in chats}.values():
                 await close_part(chat)
+            if self.training is not None:
+                await close_part(self.training.trainer)
         return Result(
             store=store.path,
             root=store_root(store.connection),
@@ -293,6 +292,10 @@ class Sweep:
             MissingExtraError: The server's packages are not installed.
             ConfigError: An address or an agent is wrong.
         """
+        if self.training is not None:
+            if listener is not None:
+                listener.close()
+            raise ConfigError("training: what a trainer's weights answer does not go by a proxy")
         turns, agents, seal = Turns(replies), self.agents, self.seal
         keys = {} if seal is None else dict(os.environ)
         sock = listener or listening(port)
@@ -328,13 +331,16 @@ class Study(Sweep):
     Args:
         game: Name or ``GameSpec``.
         agent: Name, class, factory, instance or function of a turn.
-        memory: Name, class or factory.
+        memory: Name, class or factory; default ``"none"``, or with ``training`` the training
+            pathway.
         others: What ``Sweep`` takes: ``schedule``, ``seed``, ``repeats``, ``store``, ...
     """
 
     def __init__(
-        self, *, game: str | GameSpec, agent: object, memory: object = "none", **others: Any
+        self, *, game: str | GameSpec, agent: object, memory: object = None, **others: Any
     ) -> None:
+        if memory is None:
+            memory = "none" if others.get("training") is None else TRAINING
         super().__init__(games=(game,), agents=(agent,), memories=(memory,), **others)
 
 

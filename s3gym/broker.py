@@ -15,8 +15,9 @@ from s3gym.calls import CallSite, Purpose
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.deadline import service_time
 from s3gym.errors import ModelError, StoreError
+from s3gym.halt import check_halt
 from s3gym.records import Message
-from s3gym.store.ledger import request_hash
+from s3gym.store.hashes import request_hash
 from s3gym.store.store import Store, now
 from s3gym.text import storable
 
@@ -58,6 +59,7 @@ class StudyBroker:
         self._study = study
         self._place = place
         self._asked: Counter[tuple[int, str]] = Counter()
+        self._resumed = store.ledger.has_calls(study, place)
         self._failed: list[Callable[[], None]] = []
 
     async def complete(
@@ -71,12 +73,12 @@ class StudyBroker:
         seed: int | None,
     ) -> Reply:
         """Answer from the record, or call the model and record it."""
-        messages = [replace(message, content=storable(message.content)) for message in messages]
+        messages = [_storable(message) for message in messages]
         site = CallSite(study=self._study, place=self._place, step=self.step)
         attempt = self._asked[self.step, purpose]
         self._asked[self.step, purpose] += 1
         asked = request_hash(chat.name, messages, max_tokens, seed)
-        known = self._store.ledger.call(site, purpose, attempt)
+        known = self._store.ledger.call(site, purpose, attempt) if self._resumed else None
         if known is not None:
             recorded, reply = known
             if recorded != asked:
@@ -103,6 +105,7 @@ class StudyBroker:
                 reply=outcome,
             )
 
+        check_halt()
         started = now()
         try:
             reply = await self._sent(chat, messages, max_tokens, seed)
@@ -137,10 +140,15 @@ class StudyBroker:
                 raise ModelError(f"{chat.name} timed out", retryable=True) from error
         usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
         # A reply that was cut inside a character may end in half of one.
-        return replace(
-            reply,
+        return Reply(
             text=storable(reply.text),
+            finish=reply.finish,
+            usage=usage,
             model=storable(reply.model),
             request_id=storable(reply.request_id),
-            usage=usage,
         )
+
+
+def _storable(message: Message) -> Message:
+    content = storable(message.content)
+    return message if content is message.content else replace(message, content=content)

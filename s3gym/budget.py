@@ -16,7 +16,7 @@ from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.records import Usage
 
 MILLION = 1_000_000
-FREE = ("local:",)
+FREE = ("local:", "hf:")
 """Prefixes of chat models that run on this machine: no provider charges for them."""
 
 Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]

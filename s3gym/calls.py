@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.records import Message
 
-Purpose = Literal["act", "reask", "memory", "embed"]
+Purpose = Literal["act", "reask", "memory", "embed", "correct", "sample"]
 
 
 APART = "proxy"

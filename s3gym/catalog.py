@@ -13,9 +13,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, cast
 
-from s3gym.agents import AGENTS
+from s3gym.agents import AGENTS, TRAINERS
 from s3gym.agents.adapt import as_agent, is_app
-from s3gym.agents.answers import Contract
+from s3gym.agents.answers import AnswerScore, Contract, JsonContract
 from s3gym.agents.chat_names import chat_model, is_chat_name
 from s3gym.agents.model import ModelAgent
 from s3gym.agents.pictures import PICTURES
@@ -25,13 +25,25 @@ from s3gym.contracts.memory import CallRenderer, Memory
 from s3gym.errors import ConfigError, UnknownNameError
 from s3gym.games import GAMES
 from s3gym.memory import MEMORIES, PROMPTS
-from s3gym.parts import AgentPart, MemoryPart, agent_part, memory_part, part_name
-from s3gym.records import Layout
+from s3gym.parts import (
+    AgentPart,
+    MemoryPart,
+    Teaching,
+    Teachings,
+    agent_part,
+    memory_part,
+    part_name,
+)
+from s3gym.records import LAYOUTS, Layout
+from s3gym.sft.build import Prompt
 from s3gym.text import shorten
 
 NAME = re.compile(r"[\w.-]{1,100}")
 OWN = "own"
 """Name of the memory that stands for the agent's own."""
+TRAINING = "training"
+"""Name that stands among memories for the training pathway: nothing is recalled."""
+CONTRACTS: Mapping[type[Contract], str] = {AnswerScore: "line", JsonContract: "json"}
 
 
 def load(where: str, kind: str) -> Any:
@@ -65,7 +77,7 @@ def load(where: str, kind: str) -> Any:
 
 
 def names(kind: str) -> list[str]:
-    """Return the known names of a kind (``game``, ``agent`` or ``memory``), sorted."""
+    """Return the known names of a kind (``game``, ``agent``, ...), sorted."""
     table, group = _tables()[kind]
     return sorted({*table, *(point.name for point in entry_points(group=group))})
 
@@ -75,6 +87,7 @@ def _tables() -> dict[str, tuple[Mapping[str, str], str]]:
         "game": (GAMES, "s3gym.games"),
         "agent": (AGENTS, "s3gym.agents"),
         "memory": (MEMORIES, "s3gym.memories"),
+        "trainer": (TRAINERS, "s3gym.trainers"),
     }
 
 
@@ -136,12 +149,14 @@ def find_agent(agent: object, name: str | None = None) -> AgentPart:
     if isinstance(agent, AgentPart):
         return agent
     if isinstance(agent, ModelAgent):
-        return replace(agent_part(agent, name, origin="python"), chat=agent.chat)
+        return _with_model(agent_part(agent, name, origin="python"), agent)
     if not isinstance(agent, str):
         return agent_part(_adapted(agent), name, origin="python")
     if is_chat_name(agent):
         return model_part(chat_model(agent), origin=agent, name=name)
     found, label, origin = _find("agent", agent)
+    if isinstance(found, ModelAgent):
+        return _with_model(agent_part(found, name or label, origin), found)
     return agent_part(_adapted(found), name or label, origin)
 
 
@@ -160,8 +175,34 @@ def model_part(
 ) -> AgentPart:
     """Return the agent that plays with a chat model."""
     agent = ModelAgent(chat, contract, layout, reask)
-    part = agent_part(agent, name or part_name(chat), origin)
-    return replace(part, chat=chat)
+    return _with_model(agent_part(agent, name or part_name(chat), origin), agent)
+
+
+def _with_model(part: AgentPart, agent: ModelAgent) -> AgentPart:
+    """Return the part of an agent that plays with a chat model."""
+    contract = CONTRACTS.get(type(agent.contract), "")
+    known = type(agent) is ModelAgent and contract
+    teaching = Teaching(
+        name=f"{contract} {agent.layout}" if known else "",
+        prompt=agent.prompt,
+        form=agent.contract,
+    )
+    return replace(part, chat=agent.chat, with_chat=agent.with_chat, teaching=teaching)
+
+
+def teachings() -> Teachings:
+    """Return how examples of built-in agents are made again, by the name in a store."""
+    return {
+        f"{name} {layout}": Teaching(
+            name=f"{name} {layout}", prompt=_prompt(contract(), layout), form=contract()
+        )
+        for contract, name in ((AnswerScore, "line"), (JsonContract, "json"))
+        for layout in LAYOUTS
+    }
+
+
+def _prompt(contract: Contract, layout: Layout) -> Prompt:
+    return lambda turn: contract.teach(turn.messages(layout))
 
 
 def find_memory(memory: object, name: str | None = None) -> MemoryPart:
@@ -171,6 +212,8 @@ def find_memory(memory: object, name: str | None = None) -> MemoryPart:
     if memory == OWN:
         inner = find_memory("none")
         return MemoryPart(name=OWN, make=inner.make, own=True)
+    if memory == TRAINING:
+        return MemoryPart(name=TRAINING, make=find_memory("none").make, trains=True)
     if not isinstance(memory, str):
         return memory_part(memory, name, origin="python")
     found, label, origin = _find("memory", memory)
@@ -178,3 +221,15 @@ def find_memory(memory: object, name: str | None = None) -> MemoryPart:
     if "chat" in inspect.signature(found).parameters:
         part = replace(part, make_with=lambda chat: cast(Memory, found(chat=chat)))
     return part
+
+
+def find_trainer(name: str) -> tuple[Any, str]:
+    """Return (class or factory of a trainer, origin); the origin is empty for what is built in.
+
+    Raises:
+        UnknownNameError: No trainer has that name.
+    """
+    found, _, origin = _find("trainer", name)
+    if not callable(found):
+        raise ConfigError(f"trainer {name!r}: expected a class or a factory, got {shorten(found)}")
+    return found, origin

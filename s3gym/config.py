@@ -16,9 +16,15 @@ from s3gym.budget import Price
 from s3gym.errors import ConfigError
 from s3gym.oracle import Oracle
 from s3gym.schedule import SCHEDULES, Schedule
+from s3gym.sft import SFTPolicy
 from s3gym.text import shorten
+from s3gym.training import DAY, Experience, Start, Variant
 
 M = TypeVar("M", bound=BaseModel)
+
+
+TRAINS = "training"
+"""The pathway, and the memory that stands for it in a list."""
 
 
 def _tuple(value: Any) -> Any:
@@ -72,6 +78,36 @@ class BudgetConfig(BaseModel):
     )
 
 
+class TrainingConfig(BaseModel):
+    """How the training pathway puts experience into weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trainer: str = Field(default="trl", description="trl, openai, command or module:attribute")
+    base: str | None = Field(
+        default=None, description="weights to start from; by default those of the agent"
+    )
+    start: Start = Field(default="previous", description="where an update starts")
+    experience: Experience | None = Field(default=None, description="episodes of an update")
+    variant: Variant = Field(default="plain", description="others are outside the protocol")
+    policy: SFTPolicy = Field(
+        default_factory=SFTPolicy, description="which steps become training examples"
+    )
+    command: Names | None = Field(default=None, description="words of the trainer command")
+    chat: str = Field(
+        default="hf:{weights}", description="chat model of the weights that a command made"
+    )
+    trl: dict[str, Any] = Field(default_factory=dict, description="settings of trl")
+    openai: dict[str, Any] = Field(default_factory=dict, description="settings of openai")
+    settings: dict[str, Any] = Field(
+        default_factory=dict, description="settings of a trainer of your own"
+    )
+    update_seconds: Limit = Field(default=DAY, description="deadline of one update")
+    side_by_side: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="updates at the same time"
+    )
+
+
 class RunConfig(BaseModel):
     """Everything that a run is made from."""
 
@@ -80,6 +116,9 @@ class RunConfig(BaseModel):
     game: Names = Field(default=("trust",), description="games to play")
     agent: Names = Field(default=("strategist",), description="agents that play")
     memory: Names = Field(default=("none", "history"), description="memories between episodes")
+    pathway: Literal["context", "training"] = Field(
+        default="context", description="training adds the memory of that name"
+    )
     repeats: Annotated[int, Field(ge=1)] = Field(default=3, description="studies per cell")
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
         default=None, description="root seed; drawn when it is missing"
@@ -91,8 +130,9 @@ class RunConfig(BaseModel):
     )
     model: ModelConfig = Field(default_factory=ModelConfig)
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
     oracle: Oracle | None = Field(
-        default=None, description="judge or explorer: outside the protocol"
+        default=None, description="judge, explorer or reward: outside the protocol"
     )
     jobs: Annotated[int, Field(ge=1)] = Field(default=16, description="studies side by side")
     sealed: bool = Field(
@@ -102,6 +142,26 @@ class RunConfig(BaseModel):
     sealed_python: str | None = Field(
         default=None, description="interpreter of this process, with s3gym installed"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _training_is_a_memory(cls, data: Any) -> Any:
+        """Let ``pathway`` stand for the memory that trains, beside its control arm."""
+        if not isinstance(data, dict) or data.get("pathway") != TRAINS:
+            return data
+        memory = _tuple(data.get("memory", "none"))
+        if not isinstance(memory, list | tuple) or TRAINS in memory:
+            return data
+        return data | {"memory": (*memory, TRAINS)}
+
+    @model_validator(mode="after")
+    def _training_has_a_study(self) -> Self:
+        trains = TRAINS in self.memory
+        if not trains and "training" in self.model_fields_set:
+            raise ValueError('training: no study trains; set pathway = "training"')
+        if trains and self.pathway != TRAINS and "pathway" in self.model_fields_set:
+            raise ValueError(f"pathway {self.pathway!r} and memory {TRAINS!r} exclude each other")
+        return self
 
     @model_validator(mode="after")
     def _thinking_leaves_room(self) -> Self:
@@ -132,6 +192,15 @@ def read_config(
     source = "command line" if file is None else str(file)
     for key, value in given.items():
         _set(raw, key, value, source)
+    override(raw, overrides)
+    preset = "paper_training" if _trains(raw) else "paper"
+    if "schedule" in raw or preset != "paper":
+        raw["schedule"] = _schedule(raw.get("schedule", preset), source, preset)
+    return validated(RunConfig, raw, source)
+
+
+def override(raw: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Set the keys of ``dotted.key=value`` texts; raises ``ConfigError`` for any other text."""
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
@@ -139,9 +208,6 @@ def read_config(
                 f"--set {text!r}: expected KEY=VALUE, for example games.snake.apples=1"
             )
         _set(raw, key.strip(), _toml_value(value.strip()), f"--set {text}")
-    if "schedule" in raw:
-        raw["schedule"] = _schedule(raw["schedule"], source)
-    return validated(RunConfig, raw, source)
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -191,12 +257,17 @@ def _line(fault: Any, model: type[BaseModel], source: str, at: str) -> str:
     return f"{source}: {key or 'values'}: {message[:1].lower()}{message[1:]}{came}"
 
 
-def _schedule(value: Any, source: str) -> Any:
+def _trains(raw: Mapping[str, Any]) -> bool:
+    memory = _tuple(raw.get("memory", ()))
+    return raw.get("pathway") == TRAINS or (isinstance(memory, list | tuple) and TRAINS in memory)
+
+
+def _schedule(value: Any, source: str, default: str) -> Any:
     """Return a schedule as a table; a preset's name stands for its numbers."""
     table = {"preset": value} if isinstance(value, str) else value
     if not isinstance(table, dict):
         return value
-    preset = table.pop("preset", "paper")
+    preset = table.pop("preset", default)
     if not isinstance(preset, str) or preset not in SCHEDULES:
         raise ConfigError(
             f"{source}: schedule: expected one of {', '.join(sorted(SCHEDULES))}, got {preset!r}"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from s3gym.budget import Named, Prices, usd
 from s3gym.contracts.game import Clock
+from s3gym.plans import StudyPlan
 from s3gym.prompts import RESPONSE_CONTRACT
 from s3gym.records import Phase, Usage
 from s3gym.seeds import EpisodeSeeds
-from s3gym.study import StudyPlan
 
 ANSWER_TOKENS = 40
 """Tokens of an answer line, of feedback and of what stands around a step."""
@@ -26,7 +26,7 @@ class Forecast:
     Attributes:
         decisions: Most decisions.
         calls: Most calls for them, those that ask again included.
-        memory_calls: Most calls of a memory that writes.
+        memory_calls: Most calls of a memory that writes, or for training examples.
         input_tokens: About how many prompt tokens.
         cached_tokens: The part that a prefix cache serves when it forgets nothing in an episode.
         output_tokens: Most new tokens.
@@ -74,12 +74,13 @@ def forecast(plan: StudyPlan, *, reask: int = 0) -> Forecast:
             decisions += n * steps
             fresh, cached = fresh + n * prompt, cached + n * served
     times = 1 + reask
-    calls, written = decisions * times, remembered.calls
+    asked, prompts = _examples(plan)
+    calls, written = decisions * times, remembered.calls + asked
     return Forecast(
         decisions=decisions,
         calls=calls,
         memory_calls=written,
-        input_tokens=fresh * times + remembered.prompts,
+        input_tokens=fresh * times + remembered.prompts + prompts,
         cached_tokens=fresh * reask + cached,
         output_tokens=(calls + written) * schedule.reply_tokens,
     )
@@ -95,13 +96,25 @@ class _Remembered:
     def add(self, steps: int, prompt: int) -> None:
         """Take in an exploration episode."""
         plan = self._plan
-        if plan.memory.name == "none":
+        if plan.memory.name == "none" or plan.training is not None:
             return
         whole = self.tokens + steps * _step_tokens(plan, Phase.EXPLORATION)
         self.tokens = min(plan.schedule.memory_tokens, whole)
         if plan.memory.chat is not None:
             self.calls += 1
             self.prompts += self.tokens + _fixed_tokens(plan, Phase.EXPLORATION)
+
+
+def _examples(plan: StudyPlan) -> tuple[int, int]:
+    """Return (most calls, prompt tokens) of a policy that asks the model for examples."""
+    training = plan.training
+    if training is None or not training.policy.asks:
+        return 0, 0
+    times = training.policy.best_of - 1 if training.policy.policy == "rejection" else 1
+    points = plan.schedule.checkpoints[1:]
+    looked_at = sum(points) if training.takes_all else plan.schedule.exploration_episodes
+    steps, prompt, _ = _episode(plan, Phase.EXPLORATION, 0)
+    return looked_at * steps * times, looked_at * prompt * times
 
 
 def _episode(plan: StudyPlan, phase: Phase, remembered: int) -> tuple[int, int, int]:

@@ -113,9 +113,17 @@ class EndpointLimits:
         """
         trial = _Trial()
         try:
-            return await self._retrying(
-                lambda error: self._again(error, trial), self._attempt, function, tokens, trial
-            )
+            return await self._attempt(function, tokens, trial)
+        except ModelError as error:
+            seen = [error]
+
+        async def attempt() -> T:
+            if seen:
+                raise seen.pop()  # what the first attempt came to: now the waits begin
+            return await self._attempt(function, tokens, trial)
+
+        try:
+            return await self._retrying(lambda error: self._again(error, trial), attempt)
         except ModelError as error:
             if not error.retryable:
                 raise

@@ -1,7 +1,7 @@
 """What a study is put together from, in one form whatever the user passed."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -18,6 +18,8 @@ from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.memory import Memory
 from s3gym.errors import ConfigError, PluginError
 from s3gym.records import Episode, Turn
+from s3gym.sft import AnswerFormat
+from s3gym.sft.build import Prompt
 from s3gym.text import shorten
 
 
@@ -65,6 +67,26 @@ async def _in_thread(function: Callable[[Turn], Any], turn: Turn) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Teaching:
+    """How training examples are made of an agent's own turns.
+
+    Attributes:
+        name: Names prompt and form for the store, so that an audit can make the examples again;
+            empty where only the agent itself can.
+        prompt: The agent's own way to make the messages of a turn.
+        form: The response contract that these messages teach.
+    """
+
+    name: str
+    prompt: Prompt
+    form: AnswerFormat
+
+
+Teachings = Mapping[str, Teaching]
+"""From the name that stands in a store to how these examples are made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPart:
     """An agent with its name.
 
@@ -81,6 +103,8 @@ class AgentPart:
         origin: Where it was loaded from, when it is not built in.
         chat: The chat model that it plays with; memories that write use it too.
         outside: It is another program, which plays over MCP.
+        with_chat: Makes the same agent play with another chat model; what a training study needs.
+        teaching: How training examples are made of its turns.
     """
 
     name: str
@@ -95,6 +119,8 @@ class AgentPart:
     origin: str = ""
     chat: ChatModel | None = None
     outside: bool = False
+    with_chat: Callable[[ChatModel], Agent] | None = None
+    teaching: Teaching | None = None
     claims: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def claim(self, study: str) -> None:
@@ -117,6 +143,7 @@ class MemoryPart:
 
     Attributes:
         own: True for the agent's own memory, in place of ours.
+        trains: True for the training pathway: experience goes into weights, nothing is recalled.
         isolated: False when a frozen view of it may change behind our back.
         make_with: Makes one that writes with a chat model, for memories that can.
         chat: The chat model that it writes with.
@@ -125,6 +152,7 @@ class MemoryPart:
     name: str
     make: Callable[[], Memory]
     own: bool = False
+    trains: bool = False
     isolated: bool = True
     origin: str = ""
     make_with: Callable[[ChatModel], Memory] | None = None
@@ -271,22 +299,3 @@ def fit_for_ids(name: str) -> str:
     """Return a name with ``-`` for every character that ids do not have."""
     text = "".join(letter if letter.isalnum() or letter in "_-." else "-" for letter in name)
     return text.strip("-") or "unnamed"
-
-
-def own_needs_forkable(agents: Iterable[AgentPart], memories: Iterable[MemoryPart]) -> None:
-    """Raise ``ConfigError`` when memory ``own`` stands beside an agent that has none."""
-    if not any(memory.own for memory in memories):
-        return
-    for agent in agents:
-        if agent.forkable is None and agent.learn is None and agent.makes_forkable is False:
-            raise ConfigError(
-                f"memory 'own' needs an agent that owns its memory (fork and learn); agent "
-                f"{agent.name!r} does not"
-            )
-
-
-def must_differ(kind: str, names: Sequence[str]) -> None:
-    """Raise ``ConfigError`` when two parts of a kind share a name."""
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two {kind} parts are called {name!r}; give each a name of its own")

@@ -19,6 +19,7 @@ from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.game import Clock, Setup
 from s3gym.contracts.memory import MemoryReader
 from s3gym.errors import InvalidActionError, ServiceError, StoreError
+from s3gym.halt import check_halt
 from s3gym.records import Cue, Decision, Episode, Observation, Recollection, Step, Turn
 from s3gym.rulings import check_game_text, check_number, check_transition
 from s3gym.seams import guarded, ruled
@@ -215,6 +216,7 @@ class _Play:
         plan, player = self.plan, self.player
         self.broker.step = index
         if old is None:
+            check_halt()
             self._check_time()
         if old is not None and player.stateless and player.reader.recall_each == "step":
             return old.step.decision, old.recollection

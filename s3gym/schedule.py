@@ -59,10 +59,22 @@ class Schedule(BaseModel):
             **{"exploration_episodes": 6, "evaluate_every": 3, "evaluation_episodes": 2} | changes
         )
 
+    @classmethod
+    def paper_training(cls, **changes: Any) -> Self:
+        """Return the paper's budget for weights: checkpoints 0 (the base model) to 19.
+
+        The paper does not say how many episodes go into an update; here it is one.
+        """
+        return cls(**{"exploration_episodes": 19, "evaluate_every": 1} | changes)
+
     @property
     def checkpoints(self) -> tuple[int, ...]:
         """Numbers of exploration episodes after which evaluation runs: 0, 3, ... 30."""
         return tuple(range(0, self.exploration_episodes + 1, self.evaluate_every))
 
 
-SCHEDULES = {"paper": Schedule.paper, "quick": Schedule.quick}
+SCHEDULES = {
+    "paper": Schedule.paper,
+    "paper_training": Schedule.paper_training,
+    "quick": Schedule.quick,
+}

@@ -146,3 +146,13 @@ class SeedPlan:
     ) -> int:
         """Return the agent's seed for one step; it tells nothing about the game's seeds."""
         return derive("agent", self.root, game, repeat, phase.value, checkpoint, index, step)
+
+    def update(self, game: str, repeat: int, version: int) -> int:
+        """Return the seed of an update of weights; it tells nothing about the game's seeds.
+
+        Args:
+            game: Name of the game.
+            repeat: Zero-based repeat.
+            version: Exploration episodes before the update.
+        """
+        return derive("update", self.root, game, repeat, version)

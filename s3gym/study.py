@@ -7,7 +7,6 @@ are one path: what the store already has is loaded instead of played.
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,8 +15,6 @@ from s3gym.answered import check_reader, check_snapshot
 from s3gym.broker import Limits, StudyBroker
 from s3gym.calls import brokered
 from s3gym.contracts.agent import Agent, Forkable
-from s3gym.contracts.chat import TokenCounter
-from s3gym.contracts.game import GameSpec, Options, episode_rules
 from s3gym.contracts.memory import Memory, MemoryReader
 from s3gym.errors import (
     BudgetExhaustedError,
@@ -27,74 +24,15 @@ from s3gym.errors import (
     ServiceError,
     first_of,
 )
-from s3gym.events import Event as Event  # also from here
-from s3gym.oracle import Oracle, with_rewards
+from s3gym.events import Event
+from s3gym.oracle import with_rewards
 from s3gym.owners import forks_of, fresh_copy, note_not_isolated, own_agent
-from s3gym.parts import AgentPart, MemoryPart
-from s3gym.play import EpisodePlan, Player, play_episode
+from s3gym.parts import AgentPart
+from s3gym.plans import StudyPlan, plan_episode
+from s3gym.play import Player, play_episode
 from s3gym.records import Episode, Phase
-from s3gym.rulings import check_game_text, check_setup
-from s3gym.schedule import Schedule
-from s3gym.seams import called, close_part, guarded, ruled
-from s3gym.seeds import EpisodeSeeds, SeedPlan
-from s3gym.store.chain import canonical
-from s3gym.store.ledger import EpisodeRow
+from s3gym.seams import called, close_part, guarded
 from s3gym.store.store import Store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyPlan:
-    """Everything that fixes a study.
-
-    With an ``oracle`` it is outside the protocol; an ``explorer`` explores in the agent's place.
-    """
-
-    game: GameSpec
-    options: Options
-    agent: AgentPart
-    memory: MemoryPart
-    repeat: int
-    schedule: Schedule
-    seeds: SeedPlan
-    counter: TokenCounter
-    settings: str = "{}"
-    oracle: Oracle | None = None
-    explorer: AgentPart | None = None
-
-    @property
-    def id(self) -> str:
-        """For example ``trust/strategist/history/r0``."""
-        return f"{self.game.name}/{self.agent.name}/{self.memory.name}/r{self.repeat}"
-
-    def spec(self) -> str:
-        """Return what fixes the study's results, as canonical JSON."""
-        return canonical(
-            {
-                "agent": {"name": self.agent.name, "origin": self.agent.origin}
-                | ({"outside": True} if self.agent.outside else {}),
-                "counter": self.counter.name,
-                "game": {"name": self.game.name, "version": self.game.version},
-                "isolated": {"agent": self.agent.isolated, "memory": self.memory.isolated},
-                "memory": {
-                    "chat": None if self.memory.chat is None else self.memory.chat.name,
-                    "name": self.memory.name,
-                    "origin": self.memory.origin,
-                },
-                "options": self.options.model_dump(mode="json"),
-                "repeat": self.repeat,
-                "schedule": self.schedule.model_dump(mode="json"),
-                "settings": self.settings,
-            }
-            | ({"oracle": self.oracle} if self.oracle else {})
-        )
-
-    @property
-    def n_episodes(self) -> int:
-        """Episodes of both phases."""
-        schedule = self.schedule
-        return schedule.exploration_episodes + schedule.evaluation_episodes * len(
-            schedule.checkpoints
-        )
 
 
 async def run_study(
@@ -123,30 +61,30 @@ async def run_study(
         BudgetExhaustedError: A budget of the run is used up; the study is ``paused``.
         StoreError: The disk failed, or the record does not fit what is run.
     """
-    await _Study(plan, store, limits, serial, on_event or _ignore).run()
+    await StudyRun(plan, store, limits, serial=serial, on_event=on_event).run()
 
 
-def _ignore(event: Event) -> None:
-    """Take an event and show nothing."""
+class StudyRun:
+    """One run of a study whose experience goes into a memory."""
 
-
-class _Study:
     def __init__(
         self,
         plan: StudyPlan,
         store: Store,
         limits: Limits,
-        serial: anyio.CapacityLimiter | None,
-        tell: Callable[[Event], None],
+        *,
+        serial: anyio.CapacityLimiter | None = None,
+        on_event: Callable[[Event], None] | None = None,
     ) -> None:
         self.plan, self.store, self.limits = plan, store, limits
-        self.serial, self.tell = serial, tell
+        self.serial, self.tell = serial, on_event or (lambda event: None)
         self.paused: str | None = None
         self.refused: ModelError | None = None
         self.spent: BudgetExhaustedError | None = None
         self.owner: Forkable | None = None
 
     async def run(self) -> None:
+        """Run or resume it. See ``run_study``."""
         plan, ledger = self.plan, self.store.ledger
         if ledger.status(plan.id) == "done" and not ledger.invalid(plan.id):
             return
@@ -306,7 +244,7 @@ class _Study:
         fork: Agent | None,
     ) -> Episode:
         plan = self.plan
-        part = (plan.explorer if phase is Phase.EXPLORATION else None) or plan.agent
+        part = self._part(phase, checkpoint)
         made: list[Agent] = []
 
         async def player() -> Player:
@@ -335,6 +273,11 @@ class _Study:
                     for agent in made:
                         await close_part(agent)
 
+    def _part(self, phase: Phase, checkpoint: int | None) -> AgentPart:
+        """Return who plays an episode."""
+        explorer = self.plan.explorer if phase is Phase.EXPLORATION else None
+        return explorer or self.plan.agent
+
     @property
     def _agent_label(self) -> str:
         return f"agent {self.plan.agent.name!r}"
@@ -342,57 +285,3 @@ class _Study:
     @property
     def _memory_label(self) -> str:
         return f"memory {self.plan.memory.name!r}"
-
-
-def episode_id(study: str, phase: Phase, ordinal: int, checkpoint: int | None) -> str:
-    """Return an episode's id: ``STUDY/x007`` explores, ``STUDY/e009.1`` evaluates.
-
-    Args:
-        study: Id of the study.
-        phase: Which phase the episode belongs to.
-        ordinal: One-based: of all exploration episodes, or within a checkpoint.
-        checkpoint: Exploration episodes before it; only for evaluation.
-    """
-    if phase is Phase.EXPLORATION:
-        return f"{study}/x{ordinal:03d}"
-    return f"{study}/e{checkpoint:03d}.{ordinal}"
-
-
-def plan_episode(
-    plan: StudyPlan, phase: Phase, ordinal: int, checkpoint: int | None
-) -> EpisodePlan:
-    """Return everything that fixes one episode of a study."""
-    game, schedule, seeds = plan.game, plan.schedule, plan.seeds
-    setup = check_setup(
-        game.name, ruled(game.name, "setup", lambda: game.setup(plan.options, phase))
-    )
-    max_steps = min(setup.max_steps, schedule.max_steps)
-    rules = ruled(game.name, "rules", lambda: episode_rules(game, plan.options, phase, max_steps))
-    instruction = ruled(game.name, "instruction", lambda: game.instruction(plan.options, phase))
-    index, block = ordinal - 1, checkpoint or 0
-    return EpisodePlan(
-        row=EpisodeRow(
-            id=episode_id(plan.id, phase, ordinal, checkpoint),
-            study=plan.id,
-            game=game.name,
-            phase=phase,
-            ordinal=ordinal,
-            checkpoint=checkpoint,
-            rules=check_game_text(game.name, "rules", rules),
-            instruction=check_game_text(game.name, "instruction", instruction),
-            opening="",
-            max_steps=max_steps,
-        ),
-        setup=setup,
-        seeds=EpisodeSeeds(
-            episode=seeds.episode(game.name, plan.repeat, phase, index, block),
-            world=seeds.world(game.name, plan.repeat),
-            game=game.name,
-        ),
-        agent_seed=lambda step: seeds.agent(game.name, plan.repeat, phase, index, step, block),
-        memory_tokens=schedule.memory_tokens,
-        reply_tokens=schedule.reply_tokens,
-        act_seconds=schedule.act_seconds,
-        memory_seconds=schedule.memory_seconds,
-        episode_seconds=schedule.episode_seconds,
-    )

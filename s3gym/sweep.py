@@ -7,9 +7,12 @@ import anyio
 
 from s3gym.broker import Limits
 from s3gym.errors import BudgetExhaustedError, ModelError, PluginError, S3GymError, first_of
+from s3gym.events import Event
 from s3gym.meter import Meter, described
+from s3gym.plans import StudyPlan
 from s3gym.store.store import Store
-from s3gym.study import Event, StudyPlan, run_study
+from s3gym.study import run_study
+from s3gym.training_study import TrainingRun
 from s3gym.watchdog import watching
 
 SIDE_BY_SIDE = 16
@@ -75,6 +78,9 @@ async def run_sweep(
     """
     slots = anyio.CapacityLimiter(at_most)
     serial = anyio.CapacityLimiter(1)
+    updates = anyio.CapacityLimiter(
+        max((plan.training.side_by_side for plan in plans if plan.training), default=1)
+    )
     failed: dict[str, str] = {}
     refused: dict[str, str] = {}
     stopped: list[S3GymError] = []
@@ -84,7 +90,18 @@ async def run_sweep(
     async def one(plan: StudyPlan) -> None:
         async with slots:
             try:
-                await run_study(plan, store, shared, serial=serial, on_event=on_event)
+                if plan.training is None:
+                    await run_study(plan, store, shared, serial=serial, on_event=on_event)
+                else:
+                    await TrainingRun(
+                        plan,
+                        plan.training,
+                        store,
+                        shared,
+                        slots=updates,
+                        serial=serial,
+                        on_event=on_event,
+                    ).run()
             except PluginError as error:
                 failed[plan.id] = str(error)
             except ModelError as error:

@@ -1,7 +1,7 @@
 """OpenTelemetry spans of model calls, by the GenAI conventions.
 
-Without the package ``opentelemetry-api`` nothing happens, and without an SDK that the user sets
-up next to nothing. Prompts and replies are never part of a span.
+Without the package ``opentelemetry-api``, or without an SDK that the user sets up, nothing
+happens. Prompts and replies are never part of a span.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,13 +15,25 @@ from s3gym.errors import ModelError
 
 
 @cache
-def tracer() -> Any:
-    """Return the tracer of s3gym, or ``None`` where OpenTelemetry is not installed."""
+def _api() -> Any:
+    """Return the module ``opentelemetry.trace``, or ``None`` where it is not installed."""
     try:
-        trace = import_module("opentelemetry.trace")
+        return import_module("opentelemetry.trace")
     except ImportError:
         return None
-    return trace.get_tracer("s3gym")
+
+
+@cache
+def _tracer() -> Any:
+    return _api().get_tracer("s3gym")
+
+
+def tracer() -> Any:
+    """Return the tracer of s3gym, or ``None`` where nobody set up where spans go."""
+    trace = _api()
+    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return None
+    return _tracer()
 
 
 async def traced(chat: ChatModel, send: Callable[[], Awaitable[Reply]]) -> Reply:

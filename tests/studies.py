@@ -4,17 +4,18 @@ from pathlib import Path
 from typing import Any
 
 from s3gym.broker import Limits
+from s3gym.events import Event
 from s3gym.games.snake import SPEC as SNAKE
 from s3gym.games.trust import SPEC as TRUST
 from s3gym.memory.history import HistoryMemory
 from s3gym.memory.none import NoMemory
 from s3gym.parts import agent_part, memory_part
+from s3gym.plans import StudyPlan
 from s3gym.records import Decision, Turn
 from s3gym.schedule import Schedule
 from s3gym.seeds import SeedPlan, Stream
 from s3gym.store import file
 from s3gym.store.store import Store
-from s3gym.study import Event, StudyPlan
 from s3gym.sweep import Outcome, add_studies, run_sweep
 from s3gym.tokens import token_counter
 
@@ -72,7 +73,15 @@ async def run_plans(
         return await run_sweep(plans, store, limits=limits, **more)
 
 
-LEARNER_TABLES = ("studies", "episodes", "steps", "recollections", "messages", "memory_versions")
+LEARNER_TABLES = (
+    "studies",
+    "episodes",
+    "steps",
+    "recollections",
+    "messages",
+    "memory_versions",
+    "updates",
+)
 CALL_COLUMNS = "study, place, step, purpose, attempt, chat, layout, request_hash, messages, reply"
 
 

@@ -205,7 +205,11 @@ def test_doctor_shows_no_key(s3gym: Runner, monkeypatch: pytest.MonkeyPatch) -> 
         (["run", "--game", "own_parts:half"], 2, "or '.', got '\\ud800'"),
         (["run", "--game", "own_parts:versioned"], 2, "a whole number as version, got 'one'"),
         (["run", "none.toml"], 2, "none.toml: no such file"),
-        (["run", "--set", "schedule.preset=[]"], 2, "expected one of paper, quick, got []"),
+        (
+            ["run", "--set", "schedule.preset=[]"],
+            2,
+            "expected one of paper, paper_training, quick, got []",
+        ),
         (["run", "--repeats", "0"], 2, "command line: repeats: "),
         (["run", "--set", "schedule.memory_tokens=-1"], 2, "schedule.memory_tokens: "),
         (["run", "--set", "games.snake.apples=1"], 2, "games.snake: this game is not part of"),
@@ -240,7 +244,7 @@ def test_a_store_of_another_version_and_another_sqlite_file_are_refused(s3gym: R
     db = sqlite3.connect("out.db")
     db.execute("PRAGMA user_version = 99")
     db.close()
-    assert "a store of version 99; this s3gym reads version 1" in s3gym("status", "out.db").err
+    assert "a store of version 99; this s3gym reads version 2" in s3gym("status", "out.db").err
     db = sqlite3.connect("other.db")
     db.execute("CREATE TABLE t (x)")
     db.close()
@@ -303,6 +307,17 @@ def test_run_into_an_existing_store_names_resume(s3gym: Runner) -> None:
     answer = s3gym("run", *QUICK, "--store", "out.db")
     assert answer.code == 2
     assert "s3gym resume out.db" in answer.err
+
+
+def test_resume_takes_other_limits_but_no_other_study(s3gym: Runner) -> None:
+    assert s3gym("run", *QUICK, "--store", "out.db").code == 0
+    assert s3gym("resume", "out.db", "--set", "model.concurrency=3").code == 0
+    refused = s3gym("resume", "out.db", "--set", "schedule.evaluation_episodes=3")
+    assert refused.code == 2
+    assert "specification" in refused.err or "schedule" in refused.err
+    unknown = s3gym("resume", "out.db", "--set", "model.conkurrency=3")
+    assert unknown.code == 2
+    assert "concurrency" in unknown.err
 
 
 def test_an_agent_of_ones_own_must_be_named_again_on_resume(s3gym: Runner) -> None:

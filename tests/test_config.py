@@ -56,7 +56,7 @@ def test_switches_of_games_are_read_as_toml(tmp_path: Path) -> None:
         ("[schedule]\nmemory_tokens = -5", "study.toml: schedule.memory_tokens: "),
         ("[schedule]\nmemory_token = 5", "did you mean 'memory_tokens'?"),
         ("[schedule]\nevaluate_every = 7", "must be a multiple of evaluate_every, got 30 and 7"),
-        ("schedule = 'slow'", "schedule: expected one of paper, quick, got 'slow'"),
+        ("schedule = 'slow'", "schedule: expected one of paper, paper_training, quick, got 'slow'"),
         ("[budget]\nusd = -1", "study.toml: budget.usd: "),
         ("[model]\nreask = 9", "study.toml: model.reask: "),
         ("game = []", "study.toml: game: "),

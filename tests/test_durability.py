@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -178,3 +179,59 @@ def test_learner_tables_are_all_compared() -> None:
 
     created = {line.split()[2] for line in SQL.splitlines() if line.startswith("CREATE TABLE")}
     assert created - {"calls", "invalid_points"} == set(LEARNER_TABLES)
+
+
+POLITE = """
+import anyio, os
+from pathlib import Path
+from s3gym.agents.model import ModelAgent
+from s3gym.contracts.chat import Reply
+
+class Slow:
+    name = endpoint = "slow"
+
+    async def complete(self, messages, *, max_tokens, seed=None):
+        with Path("asked").open("a") as log:
+            log.write("x")
+        await anyio.sleep(0.02)
+        return Reply(text="Answer: cheat, Score: 1")
+
+agent = ModelAgent(Slow())
+"""
+
+
+def test_the_first_interrupt_keeps_every_call_that_is_paid_for(tmp_path: Path) -> None:
+    (tmp_path / "polite.py").write_text(POLITE)
+    parts = ["--agent", "polite:agent"]
+    command = ["run", *parts, "--memory", "history", "--schedule", "quick", "--repeats", "8"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    line = [sys.executable, "-P", "-m", "s3gym"]
+    run = subprocess.Popen(
+        [*line, *command, "--store", "out.db"],
+        cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    asked = tmp_path / "asked"
+    while not (asked.exists() and asked.stat().st_size > 20):
+        assert run.poll() is None
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    _, told = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert "nothing is lost: s3gym resume out.db" in told
+    assert "Traceback" not in told
+    assert _calls(tmp_path / "out.db") == asked.stat().st_size
+    again = subprocess.run(
+        [*line, "resume", "out.db", *parts], cwd=tmp_path, env=environment, timeout=60, check=True,
+        capture_output=True,
+    )  # fmt: skip
+    assert again.returncode == 0
+    assert _calls(tmp_path / "out.db") == asked.stat().st_size
+
+
+def _calls(path: Path) -> int:
+    db = sqlite3.connect(path)
+    try:
+        (count,) = db.execute("SELECT count(*) FROM calls").fetchone()
+    finally:
+        db.close()
+    return int(count)

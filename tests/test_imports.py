@@ -87,10 +87,17 @@ def test_a_forbidden_import_breaks_its_contract(tmp_path: Path) -> None:
     assert not kept, said
 
 
-def test_an_indirect_import_of_the_verdicts_is_seen(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("errors.py", "import s3gym.verdict"),  # an indirect import
+        ("sft/build.py", "import s3gym.store.verdicts"),
+    ],
+)
+def test_one_import_of_the_verdicts_is_enough(tmp_path: Path, path: str, line: str) -> None:
     package = lay_out(tmp_path)
-    with (package / "errors.py").open("a") as file:
-        file.write("\nimport s3gym.verdict\n")
+    with (package / path).open("a") as file:
+        file.write(f"\n{line}\n")
     code, said = lint(tmp_path)
     assert code == 1
     assert "the learner's side never imports the verifier's side BROKEN" in said

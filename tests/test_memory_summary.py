@@ -280,10 +280,16 @@ async def test_the_rules_keep_one_insight_per_strategy_and_follow_its_mean() -> 
     assert [item.votes for item in memory.book.insights] == [3, 3]
 
 
-def test_an_unlimited_proposal_is_refused() -> None:
-    many = json.dumps({"operations": [{"verb": "add", "text": "x"}] * 21})
+def test_a_proposal_without_measure_is_cut() -> None:
+    many = json.dumps({"operations": [{"verb": "add", "text": "x" * 500}] * 21})
+    found = read_operations(many)
+    assert len(found) == 20
+    assert {len(operation.text) for operation in found} == {400}
+
+
+def test_a_proposal_of_another_shape_is_refused() -> None:
     with pytest.raises(ResponseFormatError, match="operations"):
-        read_operations(many)
+        read_operations(json.dumps({"operations": [{"verb": "shout", "text": "x"}]}))
 
 
 async def test_the_same_replies_rebuild_the_same_summary() -> None:

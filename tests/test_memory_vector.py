@@ -124,6 +124,21 @@ async def test_outcome_prefers_what_went_well_among_the_near() -> None:
     assert good.text.startswith("Episode 2,")
 
 
+async def test_outcome_does_not_praise_what_is_unlike_and_went_badly() -> None:
+    class Opposites(Words):
+        async def embed(self, texts: Sequence[str]) -> Vectors:
+            north, south, east, west = (await super().embed(texts)).T
+            return np.stack([north - south, east - west], axis=1)
+
+    episodes = [
+        places("north east", ordinal=1, scores=(-9.0,)),
+        places("north east east", ordinal=2, scores=(5.0,)),
+    ]
+    options: dict[str, Any] = {"embedder": Opposites(), "k": 1, "recall": "outcome"}
+    memory = await filled(episodes, **options, max_distance=2)
+    assert (await memory.recall(make_cue("south"))).text.startswith("Episode 2,")
+
+
 async def test_contrast_shows_near_good_and_near_bad_under_headings() -> None:
     episodes = [
         places("north " + "east " * n, ordinal=n + 1, scores=(float(n % 2),)) for n in range(10)

@@ -137,5 +137,5 @@ async def test_a_plain_study_says_nothing_of_oracles(tmp_path: Path) -> None:
 
 
 def test_an_unknown_oracle_is_refused() -> None:
-    with pytest.raises(ConfigError, match="expected one of judge, explorer, got 'delphi'"):
+    with pytest.raises(ConfigError, match="expected one of judge, explorer, reward, got 'delphi'"):
         Sweep(oracle="delphi").plans()  # type: ignore[arg-type]  # what a user may type

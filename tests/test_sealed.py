@@ -16,12 +16,12 @@ from studies import TINY, learner_rows, verifier_rows
 
 from s3gym import ConfigError, Reply, Schedule, Seal, Sweep, Usage
 from s3gym.agents.answers import JsonContract
-from s3gym.api import seed_plan
 from s3gym.budget import Budget
 from s3gym.catalog import model_part
 from s3gym.cli.main import main
 from s3gym.errors import BudgetExhaustedError
 from s3gym.meter import Meter
+from s3gym.plans import seed_plan
 from s3gym.sealed.seal import allowed
 from s3gym.testing.fakes import ScriptedChat
 

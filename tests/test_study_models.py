@@ -28,7 +28,7 @@ from s3gym.meter import Meter
 from s3gym.records import Usage
 from s3gym.schedule import Schedule
 from s3gym.store import file
-from s3gym.store.ledger import request_hash
+from s3gym.store.hashes import request_hash
 from s3gym.testing.fakes import ScriptedChat
 
 KEY = "sk-canary-90210-study"

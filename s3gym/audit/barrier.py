@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from s3gym.audit.findings import Audit
@@ -10,9 +10,13 @@ from s3gym.audit.memory_calls import memory_prompt
 from s3gym.contracts.memory import CallRenderer
 from s3gym.errors import S3GymError
 from s3gym.records import LAYOUTS, Message, Observation, Phase, Turn
-from s3gym.store.ledger import Ledger, RecordedStep, message_hash
+from s3gym.store.hashes import message_hash
+from s3gym.store.ledger import Ledger, RecordedStep
 from s3gym.store.spec import kept_apart, read_spec
 from s3gym.text import shorten
+
+EXAMPLES = ("correct", "sample")
+"""Purposes of the calls that training examples take."""
 
 
 def check_isolation(db: sqlite3.Connection, audit: Audit) -> None:
@@ -82,9 +86,15 @@ def not_provable(db: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
 
 
 def check_barrier(
-    db: sqlite3.Connection, audit: Audit, prompts: Mapping[str, CallRenderer]
+    db: sqlite3.Connection,
+    audit: Audit,
+    prompts: Mapping[str, CallRenderer],
+    asked_again: Collection[str] = (),
 ) -> None:
-    """Every message that was sent is made again, byte for byte, from learner-side rows."""
+    """Every message that was sent is made again, byte for byte, from learner-side rows.
+
+    Calls for training examples of the studies ``asked_again`` are made again with the examples.
+    """
     ledger = Ledger(db)
     custom: dict[str, int] = {}
     loaded: tuple[str, list[RecordedStep]] | None = None
@@ -95,6 +105,9 @@ def check_barrier(
         where = f"calls {place} {step} {purpose} {attempt}"
         plays = layout in LAYOUTS and purpose == "act" and "~" not in place
         digests = layout in prompts and purpose == "memory" and not attempt
+        if purpose in EXAMPLES and study in asked_again:
+            audit.count("barrier")
+            continue
         prompt: Sequence[Message] | None = None
         try:
             if plays:

@@ -6,13 +6,13 @@ from typing import Any
 
 from s3gym.audit.findings import Audit
 from s3gym.calls import APART
+from s3gym.plans import episode_id
 from s3gym.records import Phase
 from s3gym.schedule import Schedule
 from s3gym.seeds import SeedPlan
 from s3gym.store.chain import digest, link
 from s3gym.store.ledger import EpisodeRow
 from s3gym.store.verdicts import study_root, verdict_link
-from s3gym.study import episode_id
 from s3gym.text import shorten
 
 Rows = list[tuple[Any, ...]]

@@ -10,8 +10,15 @@ from s3gym.audit.barrier import check_barrier, check_isolation
 from s3gym.audit.findings import Audit, GameFinder
 from s3gym.audit.replay import check_replay
 from s3gym.audit.rows import check_chain, check_completeness, check_seeds
+from s3gym.audit.updates import (
+    asked_again,
+    check_update_chain,
+    check_update_examples,
+    check_update_rows,
+)
 from s3gym.contracts.memory import CallRenderer
 from s3gym.errors import StoreError
+from s3gym.parts import Teachings
 from s3gym.records import STATUSES
 from s3gym.schedule import Schedule
 from s3gym.store import file
@@ -26,6 +33,7 @@ def audit_store(
     find_game: GameFinder,
     expect: str | None = None,
     prompts: Mapping[str, CallRenderer] | None = None,
+    teachings: Teachings | None = None,
 ) -> Audit:
     """Audit a store.
 
@@ -35,6 +43,8 @@ def audit_store(
         expect: Root that the store must have, from a copy kept elsewhere.
         prompts: From the layout of a memory's call to the function that makes its prompt again;
             calls in other layouts are named as not checked.
+        teachings: How the training examples of built-in agents are made again; those of other
+            agents are named as not checked.
 
     Returns:
         Findings with row ids; ``level()`` is the verdict.
@@ -48,7 +58,7 @@ def audit_store(
     db.text_factory = _text
     try:
         with file.disk_errors(where):
-            for name, check in _checks(find_game, prompts or {}):
+            for name, check in _checks(find_game, prompts or {}, teachings or {}):
                 try:
                     check(db, audit)
                 except (ValueError, LookupError, TypeError, AttributeError, StoreError) as error:
@@ -66,13 +76,21 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def _checks(find_game: GameFinder, prompts: Mapping[str, CallRenderer]) -> list[tuple[str, Check]]:
+def _checks(
+    find_game: GameFinder, prompts: Mapping[str, CallRenderer], teachings: Teachings
+) -> list[tuple[str, Check]]:
     return [
         ("completeness", check_completeness),
+        ("completeness", check_update_rows),
         ("chain", check_chain),
+        ("chain", check_update_chain),
         ("seeds", check_seeds),
         ("isolation", check_isolation),
-        ("barrier", lambda db, audit: check_barrier(db, audit, prompts)),
+        ("isolation", lambda db, audit: check_update_examples(db, audit, teachings)),
+        (
+            "barrier",
+            lambda db, audit: check_barrier(db, audit, prompts, asked_again(db, teachings)),
+        ),
         ("replay", lambda db, audit: check_replay(db, audit, find_game)),
         ("budget", _check_budget),
         ("statuses", _check_statuses),
@@ -116,13 +134,16 @@ def _check_statuses(db: sqlite3.Connection, audit: Audit) -> None:
 
 def _check_schedule(db: sqlite3.Connection, audit: Audit) -> None:
     """Say where a study's budget differs from the paper's; a difference is no fault."""
-    paper = Schedule.paper().model_dump()
     told: set[str] = set()
     for study, spec in db.execute("SELECT id, spec FROM studies ORDER BY id"):
         audit.count("schedule")
-        oracle = json.loads(spec).get("oracle")
+        oracle, training = json.loads(spec).get("oracle"), json.loads(spec).get("training")
         if oracle:
             audit.warn("schedule", f"studies {study}", f"outside the protocol: oracle {oracle}")
+        if training and training["variant"] != "plain":
+            what = f"outside the protocol: variant {training['variant']}"
+            audit.warn("schedule", f"studies {study}", what)
+        paper = (Schedule.paper_training() if training else Schedule.paper()).model_dump()
         given = json.loads(spec)["schedule"]
         changes = ", ".join(
             f"{key} {given.get(key)} (paper: {paper[key]})"

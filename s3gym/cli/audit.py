@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from s3gym.audit import CHECKS, audit_store
-from s3gym.catalog import find_game, memory_prompts
+from s3gym.catalog import find_game, memory_prompts, teachings
 from s3gym.cli.console import say
 from s3gym.cli.parts import find_own_modules
 from s3gym.contracts.game import GameSpec
@@ -36,7 +36,7 @@ def audit_command(store: Path, expect: str | None, game: tuple[str, ...], *, qui
             return None
 
     with unpacked(store) as rows:
-        audit = audit_store(rows, find, expect, memory_prompts())
+        audit = audit_store(rows, find, expect, memory_prompts(), teachings())
     for check in CHECKS:
         findings = [finding for finding in audit.findings if finding.check == check]
         if quiet:

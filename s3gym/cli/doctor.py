@@ -10,10 +10,7 @@ from urllib.parse import urlsplit
 import anyio
 import click
 
-from s3gym.agents.anthropic_chat import AnthropicChat
-from s3gym.agents.chat_names import chat_model
-from s3gym.agents.local_chat import LocalChat
-from s3gym.agents.openai_chat import OpenAIChat
+from s3gym.agents.chat_names import IN_PROCESS, NamedChat, chat_model
 from s3gym.cli.console import say
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
@@ -53,7 +50,7 @@ def doctor_command(
         return
     chat = chat_model(agent, base_url, api_key_env)
     say(f"{chat.name}: ready to be asked at {chat.endpoint}")
-    if not isinstance(chat, LocalChat):
+    if agent.partition(":")[0] not in IN_PROCESS:
         anyio.run(_reach, chat.endpoint)
     if live:
         reply = anyio.run(_ask, chat)
@@ -80,7 +77,7 @@ async def _reach(endpoint: str) -> None:
     say(f"{endpoint}: reachable")
 
 
-async def _ask(chat: OpenAIChat | AnthropicChat | LocalChat) -> Reply:
+async def _ask(chat: NamedChat) -> Reply:
     """Make one call of a few tokens."""
     try:
         return await chat.complete(

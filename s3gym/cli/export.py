@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from s3gym.cli.console import say
+from s3gym.cli.export_sft import sft_command
 from s3gym.cli.report import audited, drawings, facts, pricing
 from s3gym.report.build import build_report
 from s3gym.report.bundle import write_bundle
@@ -16,7 +17,10 @@ from s3gym.report.page import to_html
 
 @click.group("export")
 def export_command() -> None:
-    """Write what others need: a bundle to publish."""
+    """Write what others need: a bundle to publish, examples to train on."""
+
+
+export_command.add_command(sft_command)
 
 
 @export_command.command("bundle")

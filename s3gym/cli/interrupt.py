@@ -1,9 +1,11 @@
-"""Breaking off a plug-in that never gives the event loop back.
+"""What the command line does with signals, because it owns the process's.
 
-Only the command line does this, because it owns the process's signals: the watching thread
-sends a signal to the main thread, whose handler raises inside the plug-in.
+A plug-in that never gives the event loop back is broken off: the watching thread sends a signal
+to the main thread, whose handler raises inside the plug-in. The first Ctrl-C stops a run kindly,
+the second one at once.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -11,9 +13,11 @@ from contextlib import contextmanager
 from types import FrameType
 
 from s3gym.errors import BlockedError
+from s3gym.halt import haltable
 from s3gym.watchdog import crossed
 
 SIGNAL = signal.SIGUSR1
+STOPPING = b"s3gym: stopping: calls under way are finished and kept; Ctrl-C again cuts them\n"
 
 
 @contextmanager
@@ -38,3 +42,20 @@ def interrupting() -> Iterator[Callable[[str], None]]:
         yield interrupt
     finally:
         signal.signal(SIGNAL, before)
+
+
+@contextmanager
+def kindly_stopped() -> Iterator[None]:
+    """Let the first Ctrl-C stop the runs inside between two calls, and the second one at once."""
+    with haltable() as halt:
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            halt.asked = True
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.write(2, STOPPING)  # a print could be what the signal came into
+
+        before = signal.signal(signal.SIGINT, ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)

@@ -15,16 +15,18 @@ from s3gym.agents.replay_chat import ReplayChat
 from s3gym.api import Sweep
 from s3gym.budget import Budget, RecordedChat
 from s3gym.catalog import find_game, model_part
+from s3gym.cli.training import recorded_training, training_of
 from s3gym.config import ModelConfig, RunConfig
 from s3gym.contracts.chat import ChatModel, Reply
-from s3gym.errors import StoreError
+from s3gym.errors import ConfigError, StoreError
 from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.parts import AgentPart
 from s3gym.records import Usage
 from s3gym.sealed.seal import Seal
 from s3gym.store import file
-from s3gym.store.ledger import ANSWERED, recorded_replies, request_hash
+from s3gym.store.hashes import request_hash
+from s3gym.store.ledger import ANSWERED, recorded_replies
 from s3gym.store.verdicts import VerdictLog
 
 NOT_RESULTS = frozenset({"rpm", "tpm", "concurrency", "deadline_seconds", "api_key_env"})
@@ -76,6 +78,12 @@ def wire(
     if replay is not None and seed is None:
         seed, salt = recorded_seeds(replay)
     settings = model.model_dump(exclude_defaults=True, exclude=set(NOT_RESULTS))
+    kept: dict[str, Any] = {"model": settings} if settings else {}
+    training = training_of(config, chats.settings)
+    if training is not None:
+        if replay is not None:
+            raise ConfigError("--replay: a training study needs its weights, not recorded replies")
+        kept["training"] = recorded_training(config.training)
     sweep = Sweep(
         games=[find_game(name) for name in config.game],
         agents=playing,
@@ -90,8 +98,9 @@ def wire(
         limits=meter,
         at_most=config.jobs,
         oracle=config.oracle,
-        settings={"model": settings} if settings else {},
+        settings=kept,
         seal=seal,
+        training=training,
     )
     return Wiring(sweep=sweep, meter=meter)
 
@@ -129,8 +138,9 @@ class _Chats:
             finally:
                 db.close()
 
-    def of(self, name: str) -> ChatModel:
-        """Return the chat model of a name."""
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of every chat model, where they are given."""
         model = self._model
         settings = {
             "temperature": model.temperature,
@@ -138,11 +148,16 @@ class _Chats:
             "effort": model.effort,
             "thinking_tokens": model.thinking_tokens,
         }
+        return {key: value for key, value in settings.items() if value is not None}
+
+    def of(self, name: str) -> ChatModel:
+        """Return the chat model of a name."""
+        model = self._model
         chat = chat_model(
             name,
             model.base_url,
             model.api_key_env,
-            settings={key: value for key, value in settings.items() if value is not None},
+            settings=self.settings,
             offline=self._offline,
         )
         if self._replies is None:

@@ -12,11 +12,11 @@ from s3gym.cli.report import facts
 from s3gym.cli.run import given_options, part_options
 from s3gym.config import read_config
 from s3gym.forecast import Forecast, forecast
+from s3gym.plans import StudyPlan
 from s3gym.report.build import build_report
 from s3gym.report.load import load_stores
 from s3gym.report.power import power_rows, print_power
 from s3gym.schedule import SCHEDULES
-from s3gym.study import StudyPlan
 
 
 @click.command("plan")
@@ -24,7 +24,6 @@ from s3gym.study import StudyPlan
 @click.option("--schedule", type=click.Choice(sorted(SCHEDULES)), help="Default: paper.")
 @click.option("--seed", type=int)
 @click.option("--repeats", type=int, help="Studies per cell (default 3).")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option(
     "--power",
     "finished",

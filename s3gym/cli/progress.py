@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from s3gym.cli.console import on_terminal, printable
-from s3gym.study import Event, StudyPlan
+from s3gym.events import Event
+from s3gym.plans import StudyPlan
 
 SECONDS_BETWEEN_LINES = 5.0
 Curves = Callable[[str], Sequence[tuple[int, float]]]

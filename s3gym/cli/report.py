@@ -9,7 +9,7 @@ import click
 from s3gym.agents.chat_names import is_chat_name
 from s3gym.audit import audit_store
 from s3gym.budget import Price, RecordedChat, usd
-from s3gym.catalog import find_game, memory_prompts, pictures
+from s3gym.catalog import find_game, memory_prompts, pictures, teachings
 from s3gym.cli.console import console, say
 from s3gym.cli.parts import find_own_modules, held_to
 from s3gym.config import validated
@@ -164,7 +164,7 @@ def audited(stores: tuple[Path, ...], records: list[StoreRecord]) -> str:
         if n_steps > MOST_AUDITED:
             found.append(f"{path.name}: {n_steps} steps, too many to audit for a page")
             continue
-        audit = audit_store(path, _built_in, prompts=memory_prompts())
+        audit = audit_store(path, _built_in, prompts=memory_prompts(), teachings=teachings())
         faults = sum(finding.level == "fail" for finding in audit.findings)
         found.append(f"{path.name}: {audit.level()}" + (f", {faults} faults" if faults else ""))
     return "; ".join(found)

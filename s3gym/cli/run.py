@@ -10,15 +10,18 @@ from typing import Any
 import anyio
 import click
 
+from s3gym.agents.chat_names import is_chat_name
 from s3gym.api import Result, Sweep, default_store
 from s3gym.cli.console import say, say_error
-from s3gym.cli.interrupt import interrupting
+from s3gym.cli.interrupt import interrupting, kindly_stopped
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE
 from s3gym.cli.parts import Wiring, charge_recorded, held_to, wire
 from s3gym.cli.progress import Watcher
 from s3gym.cli.proxy import Front, front
-from s3gym.config import RunConfig, read_config, validated
+from s3gym.cli.training import must_be_named_again, words_of
+from s3gym.config import RunConfig, override, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
+from s3gym.halt import HaltedError
 from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
@@ -35,6 +38,16 @@ def part_options(command: Command) -> Command:
             click.option("--agent", multiple=True, help="Agent: a name or module:attribute."),
             click.option("--memory", multiple=True, help="Memory: a name or module:attribute."),
             click.option("--game", multiple=True, help="Game: a name or module:attribute."),
+            click.option(
+                "--trainer", metavar="NAME", help="Trainer: trl, openai, command, module:attribute."
+            ),
+            click.option(
+                "--trainer-command", metavar="WORDS", help="Command of the trainer 'command'."
+            ),
+            click.option(
+                "--trainer-chat", metavar="NAME", help="Chat model of what that command made."
+            ),
+            click.option("--trainer-base", metavar="NAME", help="Weights to start from."),
             click.option("--base-url", help="Address of a compatible model server."),
             click.option("--api-key-env", help="Name of the variable that holds the key."),
             click.option("--layout", type=click.Choice(["paper", "cached"])),
@@ -67,6 +80,9 @@ def part_options(command: Command) -> Command:
             click.option(
                 "--sealed-python", metavar="PATH", help="Interpreter that this user may run."
             ),
+            click.option(
+                "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
+            ),
             click.option("--quiet", is_flag=True, help="Show failures only."),
         )
     ):
@@ -80,11 +96,15 @@ def part_options(command: Command) -> Command:
 @click.option("--seed", type=int, help="Root seed; drawn when it is missing.")
 @click.option("--repeats", type=int, help="Studies per cell (default 3).")
 @click.option("--store", help="File to write.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option(
     "--oracle",
     type=click.Choice(ORACLES),
-    help="Perfect judging or exploring, for comparison: outside the protocol.",
+    help="Perfect judging, exploring or labels, for comparison: outside the protocol.",
+)
+@click.option(
+    "--pathway",
+    type=click.Choice(["context", "training"]),
+    help="Where experience goes: a memory (default), or weights beside the control arm.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would run, and stop.")
 @part_options
@@ -112,18 +132,20 @@ def run_command(
 @click.command("resume")
 @click.argument("store", type=click.Path(path_type=Path))
 @part_options
-def resume_command(store: Path, *, quiet: bool, **given: Any) -> None:
+def resume_command(store: Path, overrides: tuple[str, ...], *, quiet: bool, **given: Any) -> None:
     """Take up an unfinished run; what was finished or paid for is kept."""
-    _continue(store, None, quiet=quiet, given=given)
+    _continue(store, None, overrides, quiet=quiet, given=given)
 
 
 @click.command("extend")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--repeats", type=int, required=True, help="Repeats that each cell shall have.")
 @part_options
-def extend_command(store: Path, repeats: int, *, quiet: bool, **given: Any) -> None:
+def extend_command(
+    store: Path, repeats: int, overrides: tuple[str, ...], *, quiet: bool, **given: Any
+) -> None:
     """Add repeats to every cell of a store, and finish what is unfinished."""
-    _continue(store, repeats, quiet=quiet, given=given)
+    _continue(store, repeats, overrides, quiet=quiet, given=given)
 
 
 def given_options(values: dict[str, Any]) -> dict[str, Any]:
@@ -132,11 +154,17 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
         "max_usd": "budget.usd",
         "max_tokens": "budget.tokens",
         "max_hours": "budget.hours",
+        "trainer": "training.trainer",
+        "trainer_command": "training.command",
+        "trainer_chat": "training.chat",
+        "trainer_base": "training.base",
         **{
             name: f"model.{name}"
             for name in ("base_url", "api_key_env", "layout", "contract", "reask", "rpm", "tpm")
         },
     }
+    if values.get("trainer_command") is not None:
+        values = values | {"trainer_command": words_of(values["trainer_command"])}
     return {
         keys.get(name, name): list(value) if isinstance(value, tuple) else value
         for name, value in values.items()
@@ -144,7 +172,14 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str, Any]) -> None:
+def _continue(
+    store: Path,
+    repeats: int | None,
+    overrides: tuple[str, ...],
+    *,
+    quiet: bool,
+    given: dict[str, Any],
+) -> None:
     replay = given.pop("replay")
     before_agents = front(given.pop("proxy"), replay)
     recorded = recorded_config(store)
@@ -159,6 +194,8 @@ def _continue(store: Path, repeats: int | None, *, quiet: bool, given: dict[str,
     for key, value in renamed.items():
         table, _, name = key.rpartition(".")
         (recorded.setdefault(table, {}) if table else recorded)[name] = value
+    recorded["schedule"] = recorded["schedule"].model_dump()
+    override(recorded, overrides)
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay)
@@ -204,6 +241,11 @@ def recorded_config(store: Path, *, over_mcp: bool = False) -> dict[str, Any]:
         "oracle": first.get("oracle"),
         **json.loads(first["settings"]),
     }
+    if any("training" in spec for spec in specs) and "training" not in recorded:
+        raise ConfigError(
+            f"{store}: its trainer was given in Python; resume it from that program with "
+            f"Study(...).resume()"
+        )
     recorded["model"] = held.get("limits", {}) | recorded.get("model", {})
     recorded["budget"] = held.get("budget", {})
     return recorded
@@ -228,7 +270,7 @@ def _renamed(given: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
                     f"this store's {kind} was given in Python; resume it from that program with "
                     f"Study(...).resume()"
                 )
-            foreign = ":" in origin and not origin.startswith(("openai:", "anthropic:", "local:"))
+            foreign = ":" in origin and not is_chat_name(origin)
             if foreign and origin not in again:
                 raise ConfigError(
                     f"this store's {kind} {origin!r} is not built in; name it again: "
@@ -237,6 +279,7 @@ def _renamed(given: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
         unknown = sorted(again - set(recorded[kind]))
         if unknown:
             raise ConfigError(f"--{kind} {unknown[0]}: this store has no such {kind}")
+    must_be_named_again(recorded.get("training", {}), values)
     return values
 
 
@@ -260,7 +303,7 @@ def _finish(
     sweep.on_event = watcher
     watcher.curves = _curves(sweep)
     try:
-        with watcher, interrupting() as sweep.interrupt:
+        with watcher, kindly_stopped(), interrupting() as sweep.interrupt:
             if before_agents is not None:
                 start = before_agents.around(sweep, start)
             result: Result = anyio.run(start)
@@ -268,6 +311,9 @@ def _finish(
         if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt) is None:
             raise
         say_error(f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}")
+        raise SystemExit(INTERRUPTED) from None
+    except HaltedError:
+        say_error(f"stopped; nothing is lost: s3gym resume {sweep.store}")
         raise SystemExit(INTERRUPTED) from None
     except BudgetExhaustedError as error:
         raise BudgetExhaustedError(

@@ -1,5 +1,6 @@
 """``s3gym status``: how the studies of a store stand."""
 
+import sqlite3
 from pathlib import Path
 
 import click
@@ -8,6 +9,7 @@ from s3gym.cli.console import say
 from s3gym.schedule import Schedule
 from s3gym.store import file
 from s3gym.store.spec import read_spec
+from s3gym.store.updates import UpdateLog
 from s3gym.store.verdicts import VerdictLog, store_root
 
 
@@ -30,6 +32,8 @@ def status_command(store: Path) -> None:
             say(f"{study}  {status}  {explored}/{schedule.exploration_episodes} episodes  {curve}")
             if note:
                 say(f"    {note}")
+            if updates := _updates(db, study):
+                say(f"    {updates}")
             for checkpoint, reason in db.execute(
                 "SELECT checkpoint, reason FROM invalid_points WHERE study = ?", (study,)
             ):
@@ -41,3 +45,13 @@ def status_command(store: Path) -> None:
             say(f"all {len(studies)} studies done; root {store_root(db)}")
     finally:
         db.close()
+
+
+def _updates(db: sqlite3.Connection, study: str) -> str:
+    """Say how often the weights of a study were updated; empty for other studies."""
+    outcomes = [row.outcome for version, row in UpdateLog(db).of(study).items() if version]
+    if not outcomes:
+        return ""
+    unchanged = outcomes.count("unchanged")
+    text = f"{len(outcomes)} updates of weights"
+    return f"{text}, {unchanged} of them without examples" if unchanged else text

@@ -93,6 +93,17 @@ class Trainer(Protocol):
         """
         ...
 
+    def fingerprint(self, location: str) -> str:
+        """Return the hash of the weights as they are at a location now.
+
+        Equal to the ``hash`` of the ``ModelRef`` that came with the location, as long as nobody
+        touched the weights: a resumed study compares the two. Called in a worker thread.
+
+        Raises:
+            ConfigError: There are no weights.
+        """
+        ...
+
     def chat(self, ref: ModelRef) -> ChatModel:
         """Return a chat model that answers with these weights; nothing is loaded yet."""
         ...

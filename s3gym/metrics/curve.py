@@ -71,6 +71,11 @@ def later(points: Points) -> float | None:
     return mean(y for x, y in valid_points(points) if x > 0)
 
 
+def later_best(points: Points) -> float | None:
+    """Return the highest valid score after checkpoint 0, in game points, or ``None``."""
+    return max((y for x, y in valid_points(points) if x > 0), default=None)
+
+
 def gain(points: Points) -> float | None:
     """Return ``later - start``, in game points; ``None`` when either is missing."""
     first, rest = start(points), later(points)

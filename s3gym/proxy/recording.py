@@ -7,7 +7,7 @@ from s3gym.calls import APART, CallSite
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ModelError
 from s3gym.proxy.upstream import Request, Upstream
-from s3gym.store.ledger import request_hash
+from s3gym.store.hashes import request_hash
 from s3gym.store.store import Store, now
 
 

@@ -17,7 +17,7 @@ from s3gym.errors import BudgetExhaustedError, ConfigError, ModelError, S3GymErr
 from s3gym.parts import AgentPart, owns_memory
 from s3gym.proxy.upstream import Request, Upstream
 from s3gym.records import Episode, Turn
-from s3gym.store.ledger import request_hash
+from s3gym.store.hashes import request_hash
 
 
 class Turns:

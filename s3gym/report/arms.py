@@ -22,6 +22,7 @@ OWN: Mapping[str, Callable[[Points], float | None]] = {
     "slope": metrics.slope,
     "start": metrics.start,
     "later": metrics.later,
+    "later_best": metrics.later_best,
     "gain": metrics.gain,
     "final_change": metrics.final_change,
 }

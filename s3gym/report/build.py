@@ -1,5 +1,6 @@
 """Bringing the records of one or more stores together into a report."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 from statistics import median_low
@@ -11,6 +12,7 @@ from s3gym.report import arms as by
 from s3gym.report import words
 from s3gym.report.arms import Arm, Arms
 from s3gym.report.judged import coupling_rows, judging_rows, run_level
+from s3gym.report.load_training import machine_values
 from s3gym.report.records import EpisodeRow, GameFacts, ModelUsage, StoreRecord, StudyRecord
 from s3gym.report.schema import (
     ArmRow,
@@ -21,14 +23,25 @@ from s3gym.report.schema import (
     PickRow,
     Report,
     StudyRow,
+    TransferRow,
 )
 from s3gym.report.stages import stage_rows
+from s3gym.report.trained import BASE, below_base, training_rows, transfer_rows
 from s3gym.schedule import Schedule
 
 Price = Callable[[ModelUsage], float | None]
 """Returns US dollars of some usage, or ``None`` when the price is not known."""
 
 NOT_PROTOCOL = ("act_seconds", "memory_seconds", "episode_seconds")
+OUTSIDE = {
+    "judge": "memory saw the verifier's rewards",
+    "explorer": "a reference player explored",
+    "reward": "training examples were chosen by the verifier's rewards",
+}
+VARIANTS = {
+    "keep_best": "explores with the best-scored weights",
+    "roll_back": "takes an update back that scores lower",
+}
 
 
 def build_report(
@@ -62,11 +75,12 @@ def build_report(
         for arm, members in arms.items()
     }
     compared = by.comparisons(arms)
+    transfer = transfer_rows(arms, compared)
     judging = judging_rows(arms, known)
     arm_rows = [by.arm_row(arm, arms[arm], rows[arm], known.get(arm.game)) for arm in arms]
     study_rows = [row for arm in arms for row in rows[arm]]
     return Report(
-        summary=[str(answer) for answer in answers(arm_rows, compared, judging)],
+        summary=[str(answer) for answer in answers(arm_rows, compared, judging, transfer)],
         studies=study_rows,
         arms=arm_rows,
         comparisons=compared,
@@ -75,6 +89,8 @@ def build_report(
         coupling=coupling_rows(studies),
         run_level=run_level(study_rows),
         stages=stage_rows(arms, compared, known),
+        training=training_rows(arms),
+        transfer=transfer,
         costs=cost_rows(arms, compared, price),
         departures=departures(studies),
         picks=[picks(study) for study in studies],
@@ -89,19 +105,20 @@ def build_report(
         roots={label: store.root for label, store in _labelled(stores)},
         oracles=oracles,
         warnings=[
-            f"OUTSIDE THE PROTOCOL: in [{label}] "
-            + (
-                "memory saw the verifier's rewards"
-                if kind == "judge"
-                else "a reference player explored"
-            )
+            f"OUTSIDE THE PROTOCOL: in [{label}] {OUTSIDE.get(kind, f'the oracle {kind} helped')}"
             for label, kind in oracles.items()
         ]
+        + variant_warnings(studies)
         + warnings(study_rows, compared)
         + isolation_warnings(studies),
         timings=_timings(stores),
         provenance={
-            label: {**store.provenance, "path": store.path} for label, store in _labelled(stores)
+            label: {
+                key: value
+                for key, value in ({**store.provenance, "path": store.path}).items()
+                if not key.startswith("update ")  # these stand in the timings
+            }
+            for label, store in _labelled(stores)
         },
     )
 
@@ -111,19 +128,21 @@ def _labelled(stores: Sequence[StoreRecord]) -> list[tuple[str, StoreRecord]]:
     return [(store.studies[0].store if store.studies else "", store) for store in stores]
 
 
-def _timings(stores: Sequence[StoreRecord]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return store -> kind -> number and sum of seconds."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+def _timings(stores: Sequence[StoreRecord]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return store -> kind -> number and sum of seconds; updates by study, too."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
     for label, store in _labelled(stores):
         kinds = found.setdefault(label, {})
         for kind, _, seconds in store.timings:
             entry = kinds.setdefault(kind, {"n": 0, "seconds": 0.0})
             entry["n"] += 1
             entry["seconds"] += seconds
+        if "update" in kinds:
+            kinds["update"]["studies"] = machine_values(store.timings, store.provenance)
     return found
 
 
-def name_of(row: ArmRow | ComparisonRow | JudgingRow | CostRow) -> str:
+def name_of(row: ArmRow | ComparisonRow | JudgingRow | CostRow | TransferRow) -> str:
     """Return how a row's game, agent and store are called in a sentence."""
     return f"{row.game}, {row.agent}" + (f" [{row.store}]" if row.store else "")
 
@@ -140,18 +159,25 @@ class Answer(NamedTuple):
 
 
 def answers(
-    arms: Iterable[ArmRow], compared: Iterable[ComparisonRow], judging: Iterable[JudgingRow]
+    arms: Iterable[ArmRow],
+    compared: Iterable[ComparisonRow],
+    judging: Iterable[JudgingRow],
+    transfer: Iterable[TransferRow] = (),
 ) -> list[Answer]:
     """Return per game and agent: does experience help, and is self-judging right?"""
     found: dict[str, list[ComparisonRow]] = {name_of(arm): [] for arm in arms}
     for row in compared:
         found[name_of(row)].append(row)
     shares = {name_of(row): row.judging.agreement for row in judging if not row.memory}
+    trained: dict[str, list[str]] = {}
+    for trained_arm in transfer:
+        trained.setdefault(name_of(trained_arm), []).extend(_transfer_words(trained_arm))
     told = []
     for name, rows in found.items():
         sentences = [row.verdict for row in rows] or [
             "no control arm: add memory none to say whether experience helps"
         ]
+        sentences += trained.get(name, [])
         if (share := shares.get(name)) is not None:
             sentences.append(
                 f"self-scores agree with the verifier on {words.percent(share)} of the steps"
@@ -159,6 +185,15 @@ def answers(
         tones = {row.direction for row in rows} - {"unclear"}
         told.append(Answer(name, tones.pop() if len(tones) == 1 else "", tuple(sentences)))
     return told
+
+
+def _transfer_words(row: TransferRow) -> list[str]:
+    """Return what the first sentences say of training beyond its comparison with a control."""
+    if row.against == BASE:
+        return [row.sentence]
+    if row.transfer == "negative":
+        return [f"negative transfer: {below_base(row.n_worse, row.n_points)}"]
+    return []
 
 
 def cost_rows(arms: Arms, compared: Sequence[ComparisonRow], price: Price | None) -> list[CostRow]:
@@ -203,15 +238,18 @@ def _sum(costs: Iterable[float | None]) -> float | None:
 
 def departures(studies: Iterable[StudyRecord]) -> list[DepartureRow]:
     """Return the settings that differ from the paper's main runs, with how many studies."""
-    paper = Schedule.paper().model_dump()
-    found: dict[tuple[str, Any], int] = {}
+    found: Counter[tuple[str, Any, Any]] = Counter()
     for study in studies:
+        preset = Schedule.paper if study.training is None else Schedule.paper_training
+        paper = preset().model_dump()
         for setting, value in study.schedule.model_dump().items():
             if setting not in NOT_PROTOCOL and value != paper[setting]:
-                found[setting, value] = found.get((setting, value), 0) + 1
+                found[setting, paper[setting], value] += 1
+        if study.training is not None and study.training.variant != "plain":
+            found["training.variant", "plain", study.training.variant] += 1
     return [
-        DepartureRow(setting=setting, paper=paper[setting], here=value, studies=count)
-        for (setting, value), count in sorted(found.items())
+        DepartureRow(setting=setting, paper=paper, here=value, studies=count)
+        for (setting, paper, value), count in sorted(found.items())
     ]
 
 
@@ -258,6 +296,20 @@ def warnings(rows: Sequence[StudyRow], compared: Sequence[ComparisonRow]) -> lis
             f"p values are adjusted for that"
         )
     return found
+
+
+def variant_warnings(studies: Iterable[StudyRecord]) -> list[str]:
+    """Return one sentence per variant of training that lets evaluation decide."""
+    found = Counter(
+        study.training.variant
+        for study in studies
+        if study.training is not None and study.training.variant != "plain"
+    )
+    return [
+        f"OUTSIDE THE PROTOCOL: training {VARIANTS.get(variant, variant)} in {n} studies "
+        f"(variant {variant}), so evaluation scores decide what is learned from"
+        for variant, n in sorted(found.items())
+    ]
 
 
 def isolation_warnings(studies: Iterable[StudyRecord]) -> list[str]:

@@ -12,11 +12,14 @@ from markupsafe import Markup, escape
 
 from s3gym.report import words
 from s3gym.report.safe import one_line
-from s3gym.report.schema import ArmRow, ComparisonRow, JudgingRow
+from s3gym.report.schema import ArmRow, ComparisonRow, JudgingRow, TrainingRow
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 24, 34
 N_COLOURS = 7
+MOST_POINTS = 100
+FEW_POINTS = 40
+"""Lines of at most so many points get marks."""
 LIGHT = ("#5b6470", "#0b62a4", "#a84300", "#1a7343", "#7a3fc4", "#b3245a", "#00686f")
 DARK = ("#a3adb8", "#6cb6ff", "#f0a35e", "#5ad19a", "#c4a6ff", "#ff8fb1", "#5fd0d8")
 
@@ -202,6 +205,104 @@ def _curve(frame: Frame, arm: ArmRow, colour: int) -> tuple[str, str]:
     line += [mark(colour, frame.x(x), frame.y(y)) for x, y in means]
     shades, drawn = (f'<g class="c{colour}">{"".join(group)}</g>' for group in (parts, line))
     return shades, drawn
+
+
+class Series(NamedTuple):
+    """A line of a figure: its colour and its points."""
+
+    colour: int
+    points: Sequence[tuple[float, float]]
+
+
+def lines(
+    series: Sequence[Series],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    low: float | None = None,
+    high: float | None = None,
+    standalone: bool = False,
+) -> Markup:
+    """Return lines over exploration episodes; of a long one about a hundred points are drawn.
+
+    Args:
+        series: The lines.
+        title: For readers without eyes on it.
+        x_label: Below the horizontal axis.
+        y_label: Above the vertical axis.
+        low: Where the vertical axis starts; at the lowest value without.
+        high: Where it ends.
+        standalone: True for a file of its own.
+    """
+    drawn = [(line.colour, _thinned(line.points)) for line in series if line.points]
+    xs = [x for _, points in drawn for x, _ in points] or [0.0, 1.0]
+    ys = [y for _, points in drawn for _, y in points] or [0.0, 1.0]
+    low, high = min(ys) if low is None else low, max(ys) if high is None else high
+    room = 0.06 * ((high - low) or abs(high) or 1.0)
+    frame = Frame(min(xs), max(xs), low - room, high + room)
+    parts = _axes(frame, ticks(min(xs), max(xs), 8), x_label, y_label)
+    for colour, points in drawn:
+        inner = [f'<path class="line" d="{frame.path(points)}"/>'] if len(points) > 1 else []
+        if len(points) <= FEW_POINTS:
+            inner += [mark(colour, frame.x(x), frame.y(y)) for x, y in points]
+        parts.append(f'<g class="c{colour}">{"".join(inner)}</g>')
+    return _svg(parts, title, WIDTH, HEIGHT, standalone)
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """Return every nth point, and the last one."""
+    every = max(1, len(points) // MOST_POINTS)
+    return [*points[:-1:every], points[-1]]
+
+
+def losses(rows: Sequence[TrainingRow], *, standalone: bool = False) -> Markup:
+    """Return the loss curves of an arm, one line per study; an update takes the room before it."""
+    title = f"Loss of {rows[0].game}, {rows[0].agent}" if rows else "no loss"
+    return lines(
+        [Series(_colour(row), list(_loss_points(row))) for row in rows],
+        title=title,
+        x_label="exploration episodes",
+        y_label="loss, nats per token",
+        standalone=standalone,
+    )
+
+
+def _loss_points(row: TrainingRow) -> Iterable[tuple[float, float]]:
+    before = 0
+    for cell in row.updates:
+        n = len(cell.losses)
+        for index, loss in enumerate(cell.losses, 1):
+            yield before + (cell.version - before) * index / n, loss
+        before = cell.version
+
+
+def in_contract(rows: Sequence[TrainingRow], *, standalone: bool = False) -> Markup:
+    """Return the share of replies inside the contract by checkpoint, one line per study."""
+    title = f"Replies inside the contract, {rows[0].game}, {rows[0].agent}" if rows else "none"
+    return lines(
+        [
+            Series(
+                _colour(row),
+                [
+                    (float(cell.version), cell.contract)
+                    for cell in row.updates
+                    if cell.contract is not None
+                ],
+            )
+            for row in rows
+        ],
+        title=title,
+        x_label="exploration episodes",
+        y_label="share inside the contract",
+        low=0.0,
+        high=1.0,
+        standalone=standalone,
+    )
+
+
+def _colour(row: TrainingRow) -> int:
+    return 1 + row.repeat % (N_COLOURS - 1)
 
 
 def difference(row: ComparisonRow, reach: float, *, standalone: bool = False) -> Markup:

@@ -11,7 +11,7 @@ from typing import Any
 
 from s3gym.errors import StoreError
 from s3gym.report import charts
-from s3gym.report.schema import ArmRow, Report
+from s3gym.report.schema import ArmRow, Report, TrainingRow
 
 DIGITS = 9
 
@@ -66,7 +66,8 @@ def _file_name(*parts: str) -> str:
 def write_svg(report: Report, folder: str | Path) -> list[Path]:
     """Write every figure as an SVG file into a folder; return their paths.
 
-    Learning curves and self-judging, one file per game and agent.
+    Learning curves, self-judging, and the losses and contract shares of training, one file per
+    game and agent.
 
     Raises:
         StoreError: The folder cannot be written to.
@@ -86,6 +87,14 @@ def write_svg(report: Report, folder: str | Path) -> list[Path]:
         if not row.memory and row.cells:
             name = _file_name("judging", row.game, row.agent, row.store)
             figures[name] = charts.self_judging(row, standalone=True)
+    trained: dict[tuple[str, str, str, str], list[TrainingRow]] = {}
+    for study in report.training:
+        key = (study.game, study.agent, study.memory, study.store)
+        trained.setdefault(key, []).append(study)
+    for (game, agent, _, store), rows in trained.items():
+        drawn = {"losses": charts.losses, "contract": charts.in_contract}
+        for kind, draw in drawn.items():
+            figures[_file_name(kind, game, agent, store)] = draw(rows, standalone=True)
     written = []
     for name, figure in figures.items():
         path = Path(folder) / f"{name}.svg"
@@ -122,6 +131,21 @@ def _points(report: Report) -> Iterable[dict[str, Any]]:
             }
 
 
+def _updates(report: Report) -> Iterable[dict[str, Any]]:
+    for row in report.training:
+        names = {
+            "study": row.study,
+            "store": row.store,
+            "game": row.game,
+            "agent": row.agent,
+            "memory": row.memory,
+            "repeat": row.repeat,
+            "trainer": row.trainer,
+        }
+        for cell in row.updates:
+            yield names | plain(cell)
+
+
 def tables(report: Report) -> dict[str, list[dict[str, Any]]]:
     """Return the tables that ``write_csv`` writes: name -> rows of plain values."""
     kinds: dict[str, Sequence[Any]] = {
@@ -131,6 +155,8 @@ def tables(report: Report) -> dict[str, list[dict[str, Any]]]:
         "judging": report.judging,
         "coupling": report.coupling,
         "stages": report.stages,
+        "transfer": report.transfer,
+        "updates": list(_updates(report)),
         "costs": report.costs,
         "points": list(_points(report)),
     }

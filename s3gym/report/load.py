@@ -15,6 +15,7 @@ from s3gym.audit.barrier import not_provable
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import StoreError
 from s3gym.records import Phase, Usage
+from s3gym.report.load_training import load_training
 from s3gym.report.records import (
     EpisodeRow,
     GameFacts,
@@ -171,10 +172,12 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
         invalid[study].append((checkpoint, reason))
     roots = dict(db.execute("SELECT study, root FROM seals"))
     shared = not_provable(db)
+    rows = db.execute("SELECT * FROM studies ORDER BY game, agent, memory, repeat, id").fetchall()
+    specs = {row[0]: read_spec(row[0], row[6]) for row in rows}
+    trained = load_training(db, specs)
     found = []
-    for row in db.execute("SELECT * FROM studies ORDER BY game, agent, memory, repeat, id"):
-        study, game, version, agent, memory, repeat, text, status, note = row
-        spec = read_spec(study, text)
+    for study, game, version, agent, memory, repeat, _, status, note in rows:
+        spec = specs[study]
         schedule = Schedule(**spec["schedule"])
         evaluation = episodes[study, Phase.EVALUATION.value]
         found.append(
@@ -205,6 +208,7 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
                 root=roots.get(study),
                 kept=kept_apart(spec),
                 not_provable=shared.get(study, ()),
+                training=trained.get(study),
             )
         )
     return tuple(found)

@@ -22,7 +22,8 @@ from s3gym.report.build import answers, name_of
 from s3gym.report.paper import CAVEATS, PaperRow
 from s3gym.report.records import ShownEpisode, StudyRecord
 from s3gym.report.safe import visible
-from s3gym.report.schema import ArmRow, ComparisonRow, Report
+from s3gym.report.schema import ArmRow, ComparisonRow, Report, TrainingRow
+from s3gym.report.trained import machine_of, progress
 
 EPISODE_BYTES = 6_000_000
 STUDY_BYTES = 20_000_000
@@ -57,6 +58,7 @@ def _environment() -> Environment:
         probability=words.probability,
         interval=words.interval,
         spread=words.spread,
+        change=words.change,
         missing=words.MISSING,
         command=_command,
         shorten=lambda text: visible(text, SHOWN_CHARACTERS),
@@ -96,7 +98,7 @@ def to_html(
         **_frame(),
         n_steps=sum(row.n_exploration_steps for row in report.studies),
         sections=_sections(report, bool(studies)),
-        answers=answers(report.arms, report.comparisons, report.judging),
+        answers=answers(report.arms, report.comparisons, report.judging, report.transfer),
         panels=_panels(report),
         judging_panels=[
             {"title": name_of(row), "svg": charts.self_judging(row)}
@@ -104,6 +106,7 @@ def to_html(
             if not row.memory and row.cells
         ],
         difference=_difference(report.comparisons),
+        training=_training(report),
         studies=studies,
         paper=paper,
         caveats=CAVEATS,
@@ -154,11 +157,13 @@ def study_page(
 
 def _sections(report: Report, episodes: bool) -> list[tuple[str, str]]:
     found = [("curves", "Learning curves"), ("gains", "Gain by experience"), ("scores", "Scores")]
+    found.append(("training", "Training"))
     found += [("judging", "Self-judging"), ("stages", "Where does it break?")]
     found += [("health", "Replies, memory and cost"), ("episodes", "Episodes")]
     found.append(("run", "How to check it"))
     absent = {
         "gains": not report.comparisons,
+        "training": not report.transfer,
         "stages": not report.stages,
         "episodes": not episodes,
     }
@@ -181,6 +186,33 @@ def _panels(report: Report) -> list[dict[str, Any]]:
         legend += [(name, Markup(), words.number(level)) for name, level in levels]
         panels.append({"title": title, "svg": svg, "legend": legend})
     return panels
+
+
+def _training(report: Report) -> list[dict[str, Any]]:
+    """Return per arm that trains: its row, what its updates came to, its figures and studies."""
+    found = []
+    for arm in report.transfer:
+        rows: list[TrainingRow] = [
+            row
+            for row in report.training
+            if (row.game, row.agent, row.memory, row.store)
+            == (arm.game, arm.agent, arm.memory, arm.store)
+        ]
+        figures = []
+        if any(cell.losses for row in rows for cell in row.updates):
+            figures.append(("Loss", charts.losses(rows)))
+        if any(cell.contract is not None for row in rows for cell in row.updates):
+            figures.append(("Replies inside the contract", charts.in_contract(rows)))
+        found.append(
+            {
+                "arm": arm,
+                "name": name_of(arm),
+                "progress": progress(report, arm),
+                "figures": figures,
+                "studies": [{"row": row, "machine": machine_of(report, row)} for row in rows],
+            }
+        )
+    return found
 
 
 def _key(colour: int) -> Markup:

@@ -84,6 +84,55 @@ class Recalls:
     most_tokens: int = 0
 
 
+class UpdateRecord(NamedTuple):
+    """One version of the weights of a training study.
+
+    Attributes:
+        version: Exploration episodes before its update; 0 for the base.
+        outcome: ``base``, ``trained`` or ``unchanged``.
+        start: Version that the update started from.
+        n_examples: Examples that it was given.
+        origins: How they came about -> their number.
+        dropped: Why a step gave none -> number of steps.
+        losses: As the trainer logged them, in nats per token.
+        tokens: Trained on; ``None`` where the trainer does not tell.
+        steps: Optimiser steps; ``None`` where the trainer does not tell.
+    """
+
+    version: int
+    outcome: str
+    start: int
+    n_examples: int
+    origins: Mapping[str, int]
+    dropped: Mapping[str, int]
+    losses: tuple[float, ...]
+    tokens: int | None
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """How a study put experience into weights.
+
+    Attributes:
+        policy: Which steps became examples, as in the study's specification.
+        start: ``previous`` or ``base``.
+        experience: ``new`` or ``all``.
+        variant: ``plain``, ``keep_best`` or ``roll_back``.
+        updates: By version.
+        replies: Checkpoint -> (replies that kept the contract exactly, all replies) of its
+            evaluation.
+    """
+
+    trainer: str
+    policy: Mapping[str, Any]
+    start: str
+    experience: str
+    variant: str
+    updates: tuple[UpdateRecord, ...] = ()
+    replies: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRecord:
     """One study: a game, an agent and a memory under one repeat.
@@ -92,7 +141,7 @@ class StudyRecord:
         id: For example ``trust/strategist/history/r0``.
         store: Label of its store where several are reported on together, else ``""``; an
             oracle's name is part of it.
-        oracle: ``judge`` or ``explorer`` for studies outside the protocol, else ``""``.
+        oracle: ``judge``, ``explorer`` or ``reward`` for studies outside the protocol, else ``""``.
         status: ``pending``, ``running``, ``paused``, ``failed`` or ``done``.
         note: Why it paused or failed.
         options: The game's switches.
@@ -109,6 +158,7 @@ class StudyRecord:
         root: Sealed root, or ``None`` while unfinished.
         kept: How agent and memory were kept apart from the verifier.
         not_provable: Parts (``agent``, ``memory``) whose isolation cannot be proven.
+        training: How it trains; ``None`` for the context pathways.
     """
 
     id: str
@@ -137,6 +187,7 @@ class StudyRecord:
     kept: Kept = "in process"
     not_provable: tuple[str, ...] = ()
     oracle: str = ""
+    training: TrainingRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

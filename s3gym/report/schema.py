@@ -31,7 +31,8 @@ class StudyRow:
         kept: ``in process``, ``sealed``, ``sealed as another user`` or ``over MCP``.
         not_provable: Parts (``agent``, ``memory``) whose isolation cannot be proven.
         metrics: ``avg``, ``max``, ``auc_plus``, ``auc_plus_pooled``, ``signed_area``, ``naba``,
-            ``slope``, ``start``, ``later``, ``gain``, ``final_change``; ``None`` where undefined.
+            ``slope``, ``start``, ``later``, ``later_best``, ``gain``, ``final_change``; ``None``
+            where undefined.
         exploration_scores: Score of every exploration episode, in order.
         statuses: Status -> share of steps, both phases.
         unparsed: Share of steps whose reply gave no action or was cut or refused.
@@ -204,6 +205,101 @@ class StageRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateCell:
+    """One version of the weights of a training study.
+
+    Attributes:
+        version: Exploration episodes before its update; 0 for the base weights.
+        outcome: ``base``, ``trained``, or ``unchanged`` where no example was left.
+        start: Version that the update started from.
+        score: Mean score of its evaluation, in game points.
+        contract: Share of its evaluation's replies that kept the response contract exactly.
+        n_examples: Examples that it was given.
+        origins: How they came about -> their number.
+        dropped: Why a step gave none -> number of steps.
+        losses: In nats per token, as the trainer logged them.
+        tokens: Trained on.
+        steps: Optimiser steps.
+    """
+
+    version: int
+    outcome: str
+    start: int
+    score: float | None
+    contract: float | None
+    n_examples: int
+    origins: Mapping[str, int]
+    dropped: Mapping[str, int]
+    losses: list[float]
+    tokens: int | None
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRow:
+    """How one study put experience into weights.
+
+    Attributes:
+        trainer: Name of method and settings.
+        policy: Which steps became examples.
+        start: Each update starts from the ``previous`` weights, or always from the ``base``.
+        experience: An update is given the ``new`` episodes, or ``all`` so far.
+        variant: ``plain``, ``keep_best`` or ``roll_back``.
+        n_examples: Over all updates.
+        tokens: Trained on, over all updates; ``None`` where one does not tell.
+        updates: By version, the base first.
+    """
+
+    study: str
+    store: str
+    game: str
+    agent: str
+    memory: str
+    repeat: int
+    trainer: str
+    policy: Mapping[str, Any]
+    start: str
+    experience: str
+    variant: str
+    n_examples: int
+    tokens: int | None
+    updates: list[UpdateCell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferRow:
+    """What training did to the scores of one arm, over its repeats.
+
+    Attributes:
+        against: What the scores after training are held against: the control arm ``none`` on the
+            same seeds, or without one the ``base`` weights of the same study.
+        base: Score of the base weights, in game points.
+        later: Mean score after training.
+        later_best: Highest score after training.
+        final_change: Last score minus that of the base.
+        n_worse: Checkpoints after 0 whose score is below that of the base, over the repeats.
+        n_points: Checkpoints after 0 and their base that have a score.
+        transfer: ``positive``, ``negative`` or ``unclear``.
+        sentence: The same in words, with its evidence.
+    """
+
+    game: str
+    agent: str
+    memory: str
+    store: str
+    repeats: list[int]
+    against: str
+    base: Spread
+    later: Spread
+    later_best: Spread
+    final_change: Spread
+    n_worse: int
+    n_points: int
+    transfer: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
     """What an arm cost.
 
@@ -252,7 +348,8 @@ class Report:
     """Everything that a report says.
 
     Between equal runs ``timings`` and ``provenance`` alone differ. ``oracles`` maps the label of
-    a store outside the protocol to its oracle.
+    a store outside the protocol to its oracle. ``training`` and ``transfer`` are empty without
+    the training pathway.
     """
 
     summary: list[str]
@@ -264,6 +361,8 @@ class Report:
     coupling: list[CouplingRow]
     run_level: RunLevelRow
     stages: list[StageRow]
+    training: list[TrainingRow]
+    transfer: list[TransferRow]
     costs: list[CostRow]
     departures: list[DepartureRow]
     picks: list[PickRow]

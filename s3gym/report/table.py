@@ -9,7 +9,16 @@ from rich.text import Text
 from s3gym.report import words
 from s3gym.report.paper import CAVEATS, PaperRow
 from s3gym.report.safe import one_line
-from s3gym.report.schema import ArmRow, ComparisonRow, CostRow, JudgingRow, Report, StudyRow
+from s3gym.report.schema import (
+    ArmRow,
+    ComparisonRow,
+    CostRow,
+    JudgingRow,
+    Report,
+    StudyRow,
+    TransferRow,
+)
+from s3gym.report.trained import progress
 
 TONES = {"better": "green", "worse": "red", "unclear": "yellow"}
 Cell = str | Text
@@ -33,6 +42,9 @@ def print_table(report: Report, console: Console) -> None:
     _print(console, "Scores (mean over repeats, in game points)", *_scores(report.arms))
     if report.comparisons:
         _print(console, "Gain by experience: arm minus none", *_gains(report.comparisons))
+    if report.transfer:
+        _print(console, "Training: scores by weights", *_transfer(report.transfer))
+        _print(console, "Training: updates, from the first to the last", *_updates(report))
     overall = [row for row in report.judging if not row.memory]
     _print(console, "Self-judging in exploration", *_judging(overall))
     _stages(report, console)
@@ -63,7 +75,7 @@ def _print(
     console.print(table)
 
 
-def _names(row: ArmRow | ComparisonRow | JudgingRow | CostRow) -> list[Cell]:
+def _names(row: ArmRow | ComparisonRow | JudgingRow | CostRow | TransferRow) -> list[Cell]:
     agent = f"{row.agent} [{row.store}]" if row.store else row.agent
     return [one_line(row.game, 30), one_line(agent, 40), one_line(row.memory, 30)]
 
@@ -98,6 +110,49 @@ def _gains(compared: Sequence[ComparisonRow]) -> tuple[list[str], list[list[Cell
                 words.interval(row.low, row.high),
                 *chances,
                 Text(reads, style=TONES[row.direction]),
+            ]
+        )
+    return columns, rows
+
+
+def _transfer(arms: Sequence[TransferRow]) -> tuple[list[str], list[list[Cell]]]:
+    columns = ["game", "agent", "n", "base", "mean after", "max after", "final", "below base", ""]
+    rows: list[list[Cell]] = []
+    for row in arms:
+        tone = {"positive": "better", "negative": "worse"}.get(row.transfer, "unclear")
+        rows.append(
+            [
+                *_names(row)[:2],
+                str(len(row.repeats)),
+                words.number(row.base.mean),
+                words.number(row.later.mean),
+                words.number(row.later_best.mean),
+                words.number(row.final_change.mean, signed=True),
+                f"{row.n_worse} of {row.n_points}",
+                Text(
+                    f"{row.transfer} transfer" if row.transfer != "unclear" else "unclear",
+                    style=TONES[tone],
+                ),
+            ]
+        )
+    return columns, rows
+
+
+def _updates(report: Report) -> tuple[list[str], list[list[Cell]]]:
+    columns = ["game", "agent", "trained", "examples", "tokens", "loss", "in contract", "s", "MB"]
+    rows: list[list[Cell]] = []
+    for arm in report.transfer:
+        found = progress(report, arm)
+        rows.append(
+            [
+                *_names(arm)[:2],
+                f"{found.n_trained} of {found.n_updates}",
+                words.count(found.n_examples),
+                words.count(found.tokens),
+                words.change(found.losses, words.number),
+                words.change(found.contract, words.percent),
+                words.count(found.seconds),
+                words.count(found.peak_mb),
             ]
         )
     return columns, rows

@@ -1,5 +1,7 @@
 """Numbers as people read them, the same in the terminal and on the page."""
 
+from collections.abc import Callable
+
 from s3gym.report.schema import Spread
 
 MISSING = "–"
@@ -52,3 +54,9 @@ def spread(found: Spread | None, signed: bool = False) -> str:
     if found.low is None or found.high is None:
         return number(found.mean, signed)
     return f"{number(found.mean, signed)} ± {number((found.high - found.low) / 2)}"
+
+
+def change(ends: tuple[float | None, float | None], shown: Callable[[float | None], str]) -> str:
+    """Return a first and a last value, or a dash."""
+    first, last = ends
+    return MISSING if first is None and last is None else f"{shown(first)} to {shown(last)}"

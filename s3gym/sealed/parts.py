@@ -16,12 +16,12 @@ from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.memory import RecallEach
 from s3gym.errors import ConfigError, ProtocolBreachError
 from s3gym.parts import AgentPart, MemoryPart, part_name
+from s3gym.plans import StudyPlan
 from s3gym.proxy.server import keyless
 from s3gym.sealed.process import SealedProcess, probe
 from s3gym.sealed.proxies import DescribedMemory, SealedAgent, SealedForkable, SealedMemory
 from s3gym.sealed.seal import Seal, private_files
 from s3gym.store.store import Store
-from s3gym.study import StudyPlan
 from s3gym.text import shorten
 
 CONTRACTS = {AnswerScore: "line", JsonContract: "json"}

@@ -7,7 +7,6 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, cast
 
 from s3gym.calls import CallSite
@@ -24,6 +23,7 @@ from s3gym.records import (
     Usage,
 )
 from s3gym.store.chain import canonical, digest, link
+from s3gym.store.hashes import message_hash
 from s3gym.store.steps import step_of, step_row
 from s3gym.text import storable
 
@@ -34,7 +34,6 @@ REPLY_COLUMNS = (
 FAILED, UNAVAILABLE = "failed", "unavailable"
 """The finish of a call that got no answer; ``unavailable`` where it was worth another try."""
 ANSWERED = f"finish NOT IN ('{FAILED}', '{UNAVAILABLE}')"
-LONG_MESSAGE = 4_000
 NOTHING = ""
 """The recollection column of a step that recalled nothing."""
 
@@ -331,6 +330,13 @@ class Ledger:
             ),
         )
 
+    def has_calls(self, study: str, place: str) -> bool:
+        """Return whether any call of a place is recorded."""
+        row = self._db.execute(
+            "SELECT 1 FROM calls WHERE study = ? AND place = ? LIMIT 1", (study, place)
+        ).fetchone()
+        return row is not None
+
     def call(
         self, site: CallSite, purpose: str, attempt: int
     ) -> tuple[str, Reply | ModelError] | None:
@@ -345,23 +351,6 @@ class Ledger:
         if row[2] in (FAILED, UNAVAILABLE):
             return str(row[0]), ModelError(row[1], retryable=row[2] == UNAVAILABLE)
         return str(row[0]), _reply(row)
-
-
-def message_hash(message: Message) -> str:
-    """Return the content hash of a message."""
-    if len(message.content) < LONG_MESSAGE:
-        return digest(message.role, message.content, int(message.stable))
-    return _long_hash(message)
-
-
-@lru_cache(maxsize=256)  # a long recollection goes into every prompt of its episodes
-def _long_hash(message: Message) -> str:
-    return digest(message.role, message.content, int(message.stable))
-
-
-def request_hash(chat: str, messages: Sequence[Message], max_tokens: int, seed: int | None) -> str:
-    """Return the hash of everything that was asked of a model."""
-    return digest(chat, max_tokens, seed, [message_hash(message) for message in messages])
 
 
 def _failed_reply(error: ModelError) -> Reply:

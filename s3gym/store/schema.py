@@ -5,7 +5,7 @@ from them. ``timings`` and ``provenance`` hold every clock, latency and machine 
 the hash chains.
 """
 
-STORE_VERSION = 1
+STORE_VERSION = 2
 APPLICATION_ID = 0x53334759  # "S3GY"
 
 LEARNER_TABLES = """
@@ -47,6 +47,12 @@ CREATE TABLE calls (
 CREATE TABLE memory_versions (
   study TEXT NOT NULL, version INTEGER NOT NULL, text TEXT NOT NULL, sources TEXT NOT NULL,
   state TEXT NOT NULL, PRIMARY KEY (study, version)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE updates (
+  study TEXT NOT NULL, version INTEGER NOT NULL, outcome TEXT NOT NULL, start INTEGER NOT NULL,
+  start_hash TEXT NOT NULL, explorer INTEGER NOT NULL, trainer TEXT NOT NULL, policy TEXT NOT NULL,
+  sources TEXT NOT NULL, examples TEXT NOT NULL, n_examples INTEGER NOT NULL, chosen TEXT NOT NULL,
+  location TEXT NOT NULL, weights TEXT NOT NULL, log TEXT NOT NULL, PRIMARY KEY (study, version)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE invalid_points (
   study TEXT NOT NULL, checkpoint INTEGER NOT NULL, reason TEXT NOT NULL,

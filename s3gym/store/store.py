@@ -12,7 +12,11 @@ from s3gym.errors import StoreError
 from s3gym.store import file
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import Ledger
+from s3gym.store.updates import UpdateLog
 from s3gym.store.verdicts import VerdictLog
+
+TIMES_TOGETHER = 64
+"""Clock values are written together: losing a few with a killed process loses no result."""
 
 
 class Store:
@@ -22,8 +26,10 @@ class Store:
         self.path = path
         self.connection = connection
         self.ledger = Ledger(connection)
+        self.updates = UpdateLog(connection)
         self.verdicts = VerdictLog(connection)
         self._lock = lock
+        self._times: list[tuple[str, str, str, float]] = []
 
     @classmethod
     def create(cls, path: str | Path) -> Self:
@@ -64,6 +70,8 @@ class Store:
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                if len(self._times) >= TIMES_TOGETHER:
+                    self._keep_times()
                 db.execute("COMMIT")
             except BaseException:
                 self.ledger.forget()
@@ -77,10 +85,12 @@ class Store:
             ) from error
 
     def note_time(self, kind: str, name: str, started: datetime, seconds: float) -> None:
-        """Keep a clock value outside the chains."""
-        self.connection.execute(
-            "INSERT INTO timings VALUES (?, ?, ?, ?)", (kind, name, started.isoformat(), seconds)
-        )
+        """Keep a clock value outside the chains, at the latest when the store is closed."""
+        self._times.append((kind, name, started.isoformat(), seconds))
+
+    def _keep_times(self) -> None:
+        self.connection.executemany("INSERT INTO timings VALUES (?, ?, ?, ?)", self._times)
+        self._times.clear()
 
     def note_provenance(self, **values: object) -> None:
         """Keep machine values outside the chains; equal keys are replaced."""
@@ -92,6 +102,8 @@ class Store:
 
     def close(self) -> None:
         """Close the file and let other writers in; a closed store is one file without a log."""
+        with suppress(StoreError), self.transaction():  # a full disk keeps what it holds
+            self._keep_times()
         with suppress(sqlite3.OperationalError):  # a reader has it open: the log stays
             self.connection.execute("PRAGMA busy_timeout = 0")
             self.connection.execute("PRAGMA journal_mode = DELETE")

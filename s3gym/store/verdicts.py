@@ -9,6 +9,7 @@ from typing import Any
 
 from s3gym.records import Phase
 from s3gym.store.chain import canonical, digest, link
+from s3gym.store.updates import update_digests
 from s3gym.verdict import Verdict
 
 
@@ -128,7 +129,7 @@ class VerdictLog:
 
 
 def study_root(db: sqlite3.Connection, study: str) -> str:
-    """Return the hash over a study's specification, its episodes by id, its memory and its calls.
+    """Return the hash over a study's specification, episodes by id, memory, calls and updates.
 
     What a provider calls a request and a model is left out: equal runs need not share it.
     """
@@ -160,7 +161,9 @@ def study_root(db: sqlite3.Connection, study: str) -> str:
             (study,),
         )
     ]
-    return digest(study, spec, episodes, memory, invalid, *([calls] if calls else []))
+    updates = update_digests(db, study)
+    more = [calls, updates] if updates else [calls] if calls else []
+    return digest(study, spec, episodes, memory, invalid, *more)
 
 
 def store_root(db: sqlite3.Connection) -> str | None:

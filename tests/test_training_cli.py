@@ -1,0 +1,250 @@
+"""The training pathway on the command line: study files, options, resumes, and clear refusals."""
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from trainings import SCRIPT
+
+from s3gym.cli.main import main
+from s3gym.config import read_config
+from s3gym.errors import ConfigError
+from s3gym.schedule import Schedule
+from s3gym.store import file
+
+OWN = """
+import json
+from pathlib import Path
+
+from s3gym.agents.model import ModelAgent
+from trainings import TallyChat, TallyTrainer
+
+player = ModelAgent(TallyChat("base.json"))
+
+def chat(path):
+    return TallyChat(path)
+
+def trainer(base, strength=1):
+    return TallyTrainer(Path(base))
+
+number = 3
+"""
+STUDY_FILE = f"""
+pathway = "training"
+agent = "own_training:player"
+repeats = 1
+seed = 3
+
+[schedule]
+exploration_episodes = 1
+evaluation_episodes = 1
+max_steps = 3
+
+[training]
+trainer = "command"
+base = "base.json"
+command = [
+    "{sys.executable}", "train.py", "{{examples}}", "{{base}}", "{{out}}", "{{seed}}", "{{log}}",
+]
+chat = "own_training:chat"
+
+[training.policy]
+min_score = 1
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_training", raising=False)
+    (tmp_path / "own_training.py").write_text(OWN)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "base.json").write_text(json.dumps({"cheat": 1, "collaborate": 1}))
+    (tmp_path / "study.toml").write_text(STUDY_FILE)
+    return tmp_path
+
+
+def s3gym(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+def config(text: str, *overrides: str) -> Path:
+    path = Path("other.toml")
+    path.write_text(text)
+    return path
+
+
+AGAIN = (
+    "--agent=own_training:player",
+    "--trainer-chat=own_training:chat",
+    f"--trainer-command={sys.executable} train.py {{examples}} {{base}} {{out}} {{seed}} {{log}}",
+)
+
+
+def test_a_study_file_trains_beside_its_control_arm_and_is_read_by_every_command(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert s3gym("run", "study.toml", "--store=a.db", "--quiet") == 0
+    with closing(file.open_learner(place / "a.db")) as db:
+        studies = [row[0] for row in db.execute("SELECT id FROM studies ORDER BY id")]
+        outcomes = [row[0] for row in db.execute("SELECT outcome FROM updates ORDER BY version")]
+    assert studies == ["trust/player/none/r0", "trust/player/training/r0"]
+    assert outcomes == ["base", "trained"]
+    for command in (
+        ["audit", "a.db", "--expect", _root(capsys)],
+        ["report", "a.db", "--html", "page.html", "--json", "report.json"],
+        ["status", "a.db"],
+        ["compare", "a.db:trust/player/none", "a.db:trust/player/training"],
+        ["export", "bundle", "a.db", "a.zip"],
+        ["audit", "a.zip"],
+        ["replay", "a.db", "trust/player/training/r0/x001"],
+    ):
+        assert s3gym(*command) == 0, command
+    assert s3gym("resume", "a.db", *AGAIN) == 0
+    assert s3gym("extend", "a.db", "--repeats=2", *AGAIN) == 0
+    assert (place / "a.db.weights" / "trust/player/training/r1/u001").is_dir()
+    assert s3gym("audit", "a.db") == 0
+
+
+def _root(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out.rpartition("root ")[2].split()[0]
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_resume_runs_no_command_and_imports_no_module_that_only_the_store_names(
+    place: Path, capsys: pytest.CaptureFixture[str], missing: int
+) -> None:
+    assert s3gym("run", "study.toml", "--store=a.db", "--quiet") == 0
+    named = [word for index, word in enumerate(AGAIN) if index != missing]
+    capsys.readouterr()
+    assert s3gym("resume", "a.db", *named) == 2
+    said = capsys.readouterr().err
+    assert "not built in; name it again: --trainer-" in said
+    assert AGAIN[missing].split("=")[0] in said
+
+
+def test_a_trainer_of_ones_own_is_named_as_module_and_attribute(place: Path) -> None:
+    own = ["--trainer=own_training:trainer", "--agent=own_training:player"]
+    options = [
+        "--pathway=training",
+        "--memory=training",
+        "--trainer-base=base.json",
+        "--set=schedule.exploration_episodes=1",
+        "--set=schedule.evaluation_episodes=1",
+        "--set=schedule.max_steps=3",
+        "--set=training.settings.strength=2",
+        "--repeats=1",
+    ]
+    assert s3gym("run", *own, *options, "--store=a.db") == 0
+    assert s3gym("resume", "a.db", own[1]) == 2
+    assert s3gym("resume", "a.db", *own) == 0
+    with closing(file.open_learner(place / "a.db")) as db:
+        ((study, spec),) = db.execute("SELECT id, spec FROM studies").fetchall()
+    assert study == "trust/player/training/r0"
+    assert json.loads(spec)["training"]["origin"] == "own_training:trainer"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["training.trainer=tlr"], "no trainer is called 'tlr': did you mean 'trl'"),
+        (["training.base=nowhere"], "there are none at"),
+        (["training.chat=local:folder"], "expected a chat model with {weights} in its name"),
+        (["training.chat=own_training:number"], "expected a function of a path"),
+        (["training.start=middle"], "training.start: input should be 'previous' or 'base'"),
+        (["training.policy.quantile=0.5"], "one threshold is expected"),
+        (["training.policy.min_scor=1"], "training.policy.min_scor: no such key"),
+        (["training.comand=[]"], "training.comand: no such key; did you mean 'command'?"),
+        (["training.command=['true']"], "expected a list of words with {examples} and {out}"),
+        (["pathway=context", "schedule.evaluate_every=1"], "training: no study trains"),
+        (["pathway=weights"], "pathway: input should be 'context' or 'training'"),
+        (["agent=strategist"], "agent 'strategist' has no weights to update"),
+        (["agent=['random', 'strategist']"], "expected one agent"),
+        (["oracle=judge"], "'judge' is for memories"),
+        (["sealed=true"], "cannot be sealed"),
+        (
+            ["training.trainer=own_training:trainer", "training.settings.weakness=2"],
+            "got an unexpected keyword argument 'weakness'; its settings are: strength",
+        ),
+        (["training.trainer=own_training:number"], "expected a class or a factory"),
+    ],
+)
+def test_a_wrong_key_is_one_clear_error_before_anything_is_written(
+    place: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], says: str
+) -> None:
+    options = [f"--set={one}" for one in overrides]
+    assert s3gym("run", "study.toml", *options, "--store=a.db", "--quiet") == 2
+    assert says in capsys.readouterr().err
+    assert not (place / "a.db").exists()
+
+
+def test_a_command_needs_its_words_and_weights_to_start_from(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = ["--pathway=training", "--agent=own_training:player", "--trainer=command"]
+    assert s3gym("run", *plain) == 2
+    assert "training.base: expected the weights to start from" in capsys.readouterr().err
+    assert s3gym("run", *plain, "--trainer-base=base.json") == 2
+    assert "training.command: expected the words of a command" in capsys.readouterr().err
+    assert s3gym("run", *plain, "--trainer-command", "'a") == 2
+    assert "No closing quotation" in capsys.readouterr().err
+
+
+def test_a_failing_command_pauses_with_its_own_exit_code_and_resumes(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "train.py").write_text("raise SystemExit('out of memory')")
+    assert s3gym("run", "study.toml", "--store=a.db") == 3
+    assert "out of memory" in capsys.readouterr().err
+    (place / "train.py").write_text(SCRIPT)
+    assert s3gym("resume", "a.db", *AGAIN, "--quiet") == 0
+
+
+def test_recorded_replies_and_proxies_are_no_weights(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert s3gym("run", "study.toml", "--store=a.db", "--quiet") == 0
+    capsys.readouterr()
+    assert s3gym("run", "study.toml", "--replay=a.db", "--store=b.db") == 2
+    assert "needs its weights, not recorded replies" in capsys.readouterr().err
+    assert s3gym("run", "study.toml", "--proxy=0", "--store=b.db") == 2
+    assert "does not go by a proxy" in capsys.readouterr().err
+
+
+def test_the_pathway_takes_the_papers_schedule_for_weights_and_its_control_arm() -> None:
+    found = read_config(None, {"pathway": "training"})
+    assert found.memory == ("none", "training")
+    assert found.schedule == Schedule.paper_training()
+    assert found.schedule.checkpoints == tuple(range(20))
+    also = read_config(None, {"pathway": "training", "memory": ["history"]})
+    assert also.memory == ("history", "training")
+    alone = read_config(None, {"memory": "training"}, ["schedule.evaluation_episodes=1"])
+    assert alone.memory == ("training",)
+    assert alone.schedule == Schedule.paper_training(evaluation_episodes=1)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        read_config(None, {"memory": ["training"], "pathway": "context"})
+
+
+def test_a_store_made_in_python_is_resumed_in_python(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from trainings import TINY, training
+
+    from s3gym.api import Study
+
+    Study(
+        game="trust",
+        agent="own_training:player",
+        training=training(place),
+        schedule=TINY,
+        repeats=1,
+        seed=1,
+        store=place / "a.db",
+    ).run_sync()
+    assert s3gym("resume", "a.db", "--agent=own_training:player") == 2
+    assert "its trainer was given in Python" in capsys.readouterr().err

@@ -16,12 +16,12 @@ from studies import TINY, learner_rows, verifier_rows
 
 from s3gym import ConfigError, Reply, Schedule, Seal, Sweep, Usage
 from s3gym.agents.answers import JsonContract
-from s3gym.api import seed_plan
 from s3gym.budget import Budget
 from s3gym.catalog import model_part
 from s3gym.cli.main import main
 from s3gym.errors import BudgetExhaustedError
 from s3gym.meter import Meter
+from s3gym.plans import seed_plan
 from s3gym.sealed.seal import allowed
 from s3gym.testing.fakes import ScriptedChat
 
@@ -154,13 +154,15 @@ FAULTS = {
     "forges": "agent 'forges' returned Usage(",
     "hangs": "did not answer",
     "spends": "forged",
+    "forges_errors": "? forged",
+    "leaves_a_process": "its sealed process ended with exit code 4",
 }
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ("hangs", "raises", "spends")))
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("dies", "scribbles", "forges")))
         for name in FAULTS
     ],
 )

@@ -355,3 +355,8 @@ def test_sealed_on_the_command_line(
         assert not caught.value.code, capsys.readouterr()
     assert "2 of 2 studies done" in capsys.readouterr().out
     assert "sealed_own" not in sys.modules
+
+
+def test_a_person_cannot_be_sealed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no terminal"):
+        sweep(tmp_path / "out.db", "human").plans()

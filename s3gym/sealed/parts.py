@@ -24,6 +24,7 @@ from s3gym.sealed.seal import Seal, private_files
 from s3gym.store.store import Store
 from s3gym.text import shorten
 
+PERSON = "human"
 CONTRACTS = {AnswerScore: "line", JsonContract: "json"}
 
 
@@ -74,6 +75,8 @@ def sealed_parts(
 
 def _reference(kind: str, part: object) -> dict[str, Any]:
     """Return what the child needs to load a part, without importing it here."""
+    if kind == "agent" and part == PERSON:
+        raise ConfigError(f"agent {PERSON!r}: a sealed process has no terminal to ask a person at")
     if isinstance(part, str):
         module, colon, attribute = part.partition(":")
         name = attribute.replace(".", "-") if colon and module else part

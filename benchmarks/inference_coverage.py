@@ -1,6 +1,7 @@
 """What the report's intervals and verdicts are worth, by simulation.
 
-Run: ``python benchmarks/inference_coverage.py [--simulations 4000] [--seed 1]``. For every design
+Run: ``python benchmarks/inference_coverage.py [--simulations 4000] [--seed 1]
+[--designs poisson stuck]``. For every design
 and number of repeats it prints: how often the primary interval covers the true difference (goal:
 at least 93 % at nominal 95 %), how often a verdict names a difference that is not there (goal: at
 most 5 %) or has the wrong sign, how often no interval is given, and the power where there is a
@@ -127,13 +128,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--simulations", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--designs", nargs="+", choices=DESIGNS, default=list(DESIGNS))
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
     without_learning(rng, options.simulations)
     columns = ("design", "R", "coverage", "no interval", "named", "false/wrong", "AUC+ > 0")
     print("".join(f"{column:>14}" for column in columns))
     worst = {"coverage": 1.0, "wrong": 0.0}
-    for design in DESIGNS:
+    for design in options.designs:
         for repeats in (3, 6, 10):
             found = simulate(rng, design, repeats, options.simulations)
             worst["coverage"] = min(worst["coverage"], found["coverage"])

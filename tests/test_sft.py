@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
+from chat_format import faults
 from explored import explored, several
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -184,6 +185,7 @@ def test_no_trainer_is_given_earlier_answers_to_learn() -> None:
         return turn.messages("cached")
 
     data = build_sft([explored(("a", -1.0), ("b", 2.0))], SFTPolicy(), prompt=cached)
+    assert not faults(data_file(data.examples))
     files = [data_file(data.examples).decode(), json.dumps(chat_line(data.examples[0]))]
     for messages in (json.loads(text)["messages"] for text in files):
         answers = [one for one in messages if one["role"] == "assistant"]

@@ -94,11 +94,13 @@ def test_a_node_that_dies_costs_only_what_was_in_flight(two_nodes: Any, tmp_path
     events: list[Event] = []
     node = two_nodes.add_node(num_cpus=2, object_store_memory=80_000_000)
     with Watched(delay=0.1).running() as watched:
-        settings = watched.settings(repeats=6, cluster={"lease_seconds": 8})
+        schedule = TINY | {"max_steps": 16}
+        settings = watched.settings(repeats=6, schedule=schedule, cluster={"lease_seconds": 8})
         folder = folder_of(settings, tmp_path / "sweep")
         killed: list[float] = []
 
         async def kill() -> None:
+            await until(lambda: sum(event.kind == "study" for event in events) == 6)
             await until(lambda: len(watched.server.log) > 50)
             killed.append(time.monotonic())
             await anyio.to_thread.run_sync(two_nodes.remove_node, node, False)

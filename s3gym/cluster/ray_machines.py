@@ -24,6 +24,7 @@ async def check_machines(ray: Any, cluster: ClusterConfig, job: Job, token: str)
     Raises:
         ConfigError: One cannot work for this driver; it and the reason are named.
     """
+    machines = with_room(ray, cluster)
     probe = ray.remote(check_machine)
     at = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     problems: list[str] = []
@@ -44,7 +45,7 @@ async def check_machines(ray: Any, cluster: ClusterConfig, job: Job, token: str)
             problems.append(str(found))
 
     async with anyio.create_task_group() as group:
-        for node in with_room(ray, cluster):
+        for node in machines:
             group.start_soon(check, node)
     if problems:
         raise ConfigError("\n".join(sorted(set(problems))))

@@ -9,7 +9,7 @@ class Event:
 
     Attributes:
         kind: ``study``, ``episode`` (one is over), ``checkpoint`` (one is evaluated),
-            ``invalid``, ``done``, ``paused`` or ``failed``.
+            ``update`` (of weights), ``invalid``, ``done``, ``paused`` or ``failed``.
         ordinal: Exploration episodes so far, or the checkpoint.
     """
 

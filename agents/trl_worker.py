@@ -22,6 +22,7 @@ from s3gym.agents.hf_weights import Weights, import_library
 from s3gym.errors import ConfigError, S3GymError, ServiceError
 from s3gym.records import Message
 
+PROMPT = ("input_ids", "attention_mask", "position_ids")
 IGNORED = -100
 """Label of a token that is not learned."""
 MEGABYTE = 1 << 20
@@ -162,7 +163,7 @@ def encoded(
         ConfigError: The tokenizer does not give an answer back as it was, or nothing is left.
     """
     longest = min(context, order["max_length"] or context)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for example in examples:
         prompt, answer = _tokens(tokenizer, example, order["template"])
         _must_come_back(tokenizer, example, answer)
@@ -177,6 +178,9 @@ def encoded(
             )
     if not rows:
         raise ConfigError(f"all {len(examples)} examples are longer than {longest} tokens")
+    mean = sum(row["weight"] for row in rows) / len(rows)
+    for row in rows:
+        row["weight"] /= mean  # so that weights change no learning rate
     return rows, len(examples) - len(rows)
 
 
@@ -256,19 +260,18 @@ def make_trainer(
         ) -> Any:
             """Return the mean loss per learned token."""
             labels, weight = inputs["labels"], inputs["weight"]
-            given = {name: inputs[name] for name in ("input_ids", "attention_mask", "position_ids")}
+            given = {name: value for name, value in inputs.items() if name in PROMPT}
             outputs = model(**given, use_cache=False, logits_to_keep=labels.shape[1] + 1)
             logits = outputs.logits[:, :-1].float()
             losses = torch.nn.functional.cross_entropy(
                 logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none"
             )
             learned = labels != IGNORED
-            shares = learned * weight[:, None]
-            self.n_tokens += int(inputs["attention_mask"].sum())
+            self.n_tokens += int(inputs["n_tokens"].sum())
             self.n_answer_tokens += int(learned.sum())
-            loss = (losses * shares).sum() / shares.sum()
-            if num_items_in_batch is not None:  # then nobody else divides
-                loss = loss / self.current_gradient_accumulation_steps
+            # The count goes over all batches of an optimiser step, where there are several.
+            count = learned.sum() if num_items_in_batch is None else num_items_in_batch
+            loss = (losses * weight[:, None]).sum() / count
             return (loss, outputs) if return_outputs else loss
 
     return Weighted(
@@ -292,13 +295,15 @@ def padded(torch: Any, batch: Sequence[Mapping[str, Any]], filler: int) -> dict[
         mask.append([0] * gap + [1] * length)
         positions.append([0] * gap + list(range(length)))
         labels.append(([IGNORED] * gap + list(row["labels"]))[width - answer :])
-    return {
+    made = {
         "input_ids": torch.tensor(ids),
-        "attention_mask": torch.tensor(mask),
-        "position_ids": torch.tensor(positions),
         "labels": torch.tensor(labels),
         "weight": torch.tensor([row["weight"] for row in batch]),
+        "n_tokens": torch.tensor([len(row["input_ids"]) for row in batch]),
     }
+    if any(0 in line for line in mask):  # without a mask attention takes less time and memory
+        made |= {"attention_mask": torch.tensor(mask), "position_ids": torch.tensor(positions)}
+    return made
 
 
 def _save(model: Any, tokenizer: Any, order: Mapping[str, Any], out: Path) -> None:

@@ -54,9 +54,12 @@ async def speaker(turn: Turn) -> tuple[str, float]:
 
 
 def spoken(store: Path, layout: ModelAgent) -> list[Example]:
-    """Return examples in the contract, of actions and self-scores that were drawn."""
+    """Return first steps in the contract, of actions and self-scores that were drawn.
+
+    Later steps show answers in the contract, which the model then copies.
+    """
     if not store.exists():
-        schedule = Schedule(exploration_episodes=3, evaluate_every=3, evaluation_episodes=1)
+        schedule = Schedule(exploration_episodes=8, evaluate_every=8, evaluation_episodes=1)
         Study(
             game=GAME, agent=speaker, schedule=schedule, seed=1, repeats=1, store=store
         ).run_sync()
@@ -72,7 +75,7 @@ def spoken(store: Path, layout: ModelAgent) -> list[Example]:
                 origin="drawn",
             )
             for item in load_explored(db, study)
-            for step in item.episode.steps
+            for step in item.episode.steps[:1]
         ]
     finally:
         db.close()
@@ -80,7 +83,7 @@ def spoken(store: Path, layout: ModelAgent) -> list[Example]:
 
 def speaking(model: Path, out: Path, options: argparse.Namespace) -> Path:
     """Return the base that can speak: the model after one update on drawn answers."""
-    trainer = TRLTrainer(model, batch=2, epochs=options.speech_epochs, learning_rate=1e-3)
+    trainer = TRLTrainer(model, accumulate=2, epochs=options.speech_epochs, learning_rate=1e-3)
 
     async def update() -> str:
         examples = spoken(out / "speech.db", agent_of(model, options))
@@ -102,7 +105,7 @@ def study(arm: str, base: Path, out: Path, options: argparse.Namespace) -> Study
     trainer = TRLTrainer(
         base,
         epochs=options.epochs,
-        batch=2,
+        accumulate=2,
         learning_rate=options.rate,
         chat={"temperature": options.temperature},
     )

@@ -169,7 +169,9 @@ def _parts(kind: str, body: bytes) -> dict[str, tuple[str, bytes]]:
     found = {}
     for part in message.iter_parts():
         name = str(part.get_param("name", header="content-disposition"))
-        found[name] = (part.get_filename() or "", part.get_payload(decode=True))
+        content = part.get_content()
+        held = content if isinstance(content, bytes) else str(content).encode()
+        found[name] = (part.get_filename() or "", held)
     return found
 
 

@@ -85,15 +85,15 @@ async def test_one_update_learns_from_exploration_and_plays_with_what_it_learned
     assert audited(store).looked_at["isolation"] > 0
 
 
-async def test_equal_runs_give_equal_rows_and_roots(tmp_path: Path) -> None:
-    first = await study(tmp_path / "a").run()
-    second = await study(tmp_path / "b").run()
+def test_equal_runs_give_equal_rows_and_roots(tmp_path: Path) -> None:
+    first = study(tmp_path / "a").run_sync()
+    second = study(tmp_path / "b").run_sync()
     assert learner_rows(first.store) == learner_rows(second.store)
     assert first.root == second.root is not None
 
 
-async def test_a_training_arm_is_paired_with_its_control_arm(tmp_path: Path) -> None:
-    result = await Sweep(
+def test_a_training_arm_is_paired_with_its_control_arm(tmp_path: Path) -> None:
+    result = Sweep(
         games=["trust"],
         agents=[agent(tmp_path)],
         memories=["none"],
@@ -102,7 +102,7 @@ async def test_a_training_arm_is_paired_with_its_control_arm(tmp_path: Path) -> 
         seed=3,
         repeats=2,
         store=tmp_path / "a.db",
-    ).run()
+    ).run_sync()
     assert result.studies == (
         "trust/tally/none/r0",
         "trust/tally/none/r1",
@@ -121,8 +121,8 @@ async def test_a_training_arm_is_paired_with_its_control_arm(tmp_path: Path) -> 
     assert not faults(result.store)
 
 
-async def test_updates_from_the_base_are_given_all_episodes_so_far(tmp_path: Path) -> None:
-    await study(tmp_path, training=training(tmp_path, start="base")).run()
+def test_updates_from_the_base_are_given_all_episodes_so_far(tmp_path: Path) -> None:
+    study(tmp_path, training=training(tmp_path, start="base")).run_sync()
     second = updates(tmp_path / "a.db")[2]
     assert second.start == 0
     assert second.sources == (f"{STUDY}/x001", f"{STUDY}/x002")
@@ -159,9 +159,9 @@ async def test_a_model_is_closed_before_the_next_is_trained(tmp_path: Path) -> N
 # Policies that ask, oracles, variants
 
 
-async def test_a_policy_that_asks_is_recorded_and_audited(tmp_path: Path) -> None:
+def test_a_policy_that_asks_is_recorded_and_audited(tmp_path: Path) -> None:
     asking = training(tmp_path, policy=SFTPolicy(policy="rejection", best_of=3, min_score=2))
-    await study(tmp_path, training=asking).run()
+    study(tmp_path, training=asking).run_sync()
     store = tmp_path / "a.db"
     with closing(file.open_learner(store)) as db:
         places = db.execute("SELECT DISTINCT place FROM calls WHERE purpose = 'sample'").fetchall()
@@ -183,13 +183,13 @@ async def test_a_policy_that_asks_is_recorded_and_audited(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("policy", ["correct", "rejection"])
 @pytest.mark.parametrize("start", ["previous", "base"])
-async def test_a_forecast_bounds_the_calls_of_a_policy_that_asks(
+def test_a_forecast_bounds_the_calls_of_a_policy_that_asks(
     tmp_path: Path, policy: Any, start: Any
 ) -> None:
     asking = SFTPolicy(policy=policy, best_of=3, min_score=2)
     run = study(tmp_path, training=training(tmp_path, policy=asking, start=start))
     (planned,) = run.plans()
-    store = (await run.run()).store
+    store = (run.run_sync()).store
     with closing(file.open_learner(store)) as db:
         question = "SELECT purpose NOT IN ('correct', 'sample'), count(*) FROM calls GROUP BY 1"
         examples, played = [row[1] for row in db.execute(question)]
@@ -202,17 +202,17 @@ async def test_a_forecast_bounds_the_calls_of_a_policy_that_asks(
     )
 
 
-async def test_labelled_examples_are_outside_the_protocol_and_audited(tmp_path: Path) -> None:
-    result = await study(tmp_path, oracle="reward").run()
+def test_labelled_examples_are_outside_the_protocol_and_audited(tmp_path: Path) -> None:
+    result = study(tmp_path, oracle="reward").run_sync()
     found = [f.message for f in audited(result.store).findings]
     assert "outside the protocol: oracle reward" in found
     assert not faults(result.store)
-    plain = await study(tmp_path, store="plain.db").run()
+    plain = study(tmp_path, store="plain.db").run_sync()
     assert updates(plain.store)[1].examples != updates(result.store)[1].examples
 
 
-async def test_the_reference_player_may_explore_for_the_weights(tmp_path: Path) -> None:
-    result = await study(tmp_path, oracle="explorer").run()
+def test_the_reference_player_may_explore_for_the_weights(tmp_path: Path) -> None:
+    result = study(tmp_path, oracle="explorer").run_sync()
     assert updates(result.store)[1].outcome == "trained"
     assert not faults(result.store)
 
@@ -223,12 +223,10 @@ def harmful(folder: Path) -> TallyTrainer:
 
 
 @pytest.mark.parametrize("variant", ["roll_back", "keep_best"])
-async def test_a_variant_goes_back_to_weights_that_scored_better(
-    tmp_path: Path, variant: Any
-) -> None:
+def test_a_variant_goes_back_to_weights_that_scored_better(tmp_path: Path, variant: Any) -> None:
     longer = Schedule(exploration_episodes=3, evaluate_every=1, evaluation_episodes=2, max_steps=8)
     variants = training(tmp_path, harmful(tmp_path), variant=variant)
-    store = (await study(tmp_path, training=variants, schedule=longer).run()).store
+    store = (study(tmp_path, training=variants, schedule=longer).run_sync()).store
     with closing(file.open_reader(store)) as db:
         curve = dict(
             db.execute("SELECT checkpoint, score FROM curves WHERE study = ?", (STUDY,)).fetchall()
@@ -242,8 +240,8 @@ async def test_a_variant_goes_back_to_weights_that_scored_better(
     assert f"outside the protocol: variant {variant}" in warned
 
 
-async def test_the_plain_protocol_never_goes_back(tmp_path: Path) -> None:
-    store = (await study(tmp_path, training=training(tmp_path, harmful(tmp_path))).run()).store
+def test_the_plain_protocol_never_goes_back(tmp_path: Path) -> None:
+    store = (study(tmp_path, training=training(tmp_path, harmful(tmp_path))).run_sync()).store
     second = updates(store)[2]
     assert (second.explorer, second.start) == (1, 1)
 
@@ -272,7 +270,7 @@ async def test_an_outage_pauses_and_a_resume_goes_on_to_the_same_rows(tmp_path: 
     assert learner_rows(second.store) == learner_rows(whole)
 
 
-async def test_a_store_and_its_weights_can_be_moved_together(tmp_path: Path) -> None:
+def test_a_store_and_its_weights_can_be_moved_together(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
 
     def down(folder: Path) -> None:
@@ -280,21 +278,21 @@ async def test_a_store_and_its_weights_can_be_moved_together(tmp_path: Path) -> 
             raise ServiceError("down")
 
     broken = TallyTrainer(base_file(first), before=down)
-    await study(first, training=training(first, broken)).run()
+    study(first, training=training(first, broken)).run_sync()
     second.mkdir()
     shutil.move(first / "a.db", second / "b.db")
     shutil.move(first / "a.db.weights", second / "b.db.weights")
-    result = await study(second, store="b.db").resume()
+    result = study(second, store="b.db").resume_sync()
     assert not result.outcome.paused
-    whole = await study(tmp_path / "whole").run()
+    whole = study(tmp_path / "whole").run_sync()
     assert learner_rows(result.store) == learner_rows(whole.store)
 
 
 @pytest.mark.parametrize("what", ["changed", "missing"])
-async def test_weights_that_are_not_those_of_the_record_are_refused_when_they_are_needed(
+def test_weights_that_are_not_those_of_the_record_are_refused_when_they_are_needed(
     tmp_path: Path, what: str
 ) -> None:
-    result = await study(tmp_path).run()
+    result = study(tmp_path).run_sync()
     weights = tmp_path / "a.db.weights" / STUDY / "u001" / "weights"
     kept = tmp_path / "kept"
     shutil.copytree(weights, kept)
@@ -303,15 +301,15 @@ async def test_weights_that_are_not_those_of_the_record_are_refused_when_they_ar
     else:
         shutil.rmtree(weights)
     assert not faults(result.store)  # an audit needs no weights
-    assert (await study(tmp_path).resume()).root == result.root  # nor does a finished study
+    assert (study(tmp_path).resume_sync()).root == result.root  # nor does a finished study
     edit(result.store, "UPDATE studies SET status = 'paused'")
-    assert (await study(tmp_path).resume()).root == result.root  # nor a run of recorded calls
+    assert (study(tmp_path).resume_sync()).root == result.root  # nor a run of recorded calls
     _forget(result.store, "e001.1")
     with pytest.raises(StoreError, match=r"update 1 .*(differ from the record|put them back)"):
-        await study(tmp_path).resume()
+        study(tmp_path).resume_sync()
     shutil.rmtree(weights, ignore_errors=True)
     shutil.copytree(kept, weights)
-    again = await study(tmp_path).resume()
+    again = study(tmp_path).resume_sync()
     assert again.root == result.root
 
 
@@ -329,20 +327,20 @@ def _forget(store: Path, episode: str) -> None:
     edit(store, "UPDATE studies SET status = 'paused'")
 
 
-async def test_other_base_weights_than_recorded_are_refused(tmp_path: Path) -> None:
-    await study(tmp_path).run()
+def test_other_base_weights_than_recorded_are_refused(tmp_path: Path) -> None:
+    study(tmp_path).run_sync()
     edit(tmp_path / "a.db", "UPDATE studies SET status = 'paused'")
     run = study(tmp_path)
     (tmp_path / "base.json").write_text(json.dumps({"cheat": 5}))
     with pytest.raises(StoreError, match="base weights of trainer 'tally' differ from the record"):
-        await run.resume()
+        run.resume_sync()
 
 
-async def test_another_policy_than_recorded_is_refused(tmp_path: Path) -> None:
-    await study(tmp_path).run()
+def test_another_policy_than_recorded_is_refused(tmp_path: Path) -> None:
+    study(tmp_path).run_sync()
     other = training(tmp_path, policy=SFTPolicy(min_score=1))
     with pytest.raises(ConfigError, match="the store has training"):
-        await study(tmp_path, training=other).resume()
+        study(tmp_path, training=other).resume_sync()
 
 
 # What goes wrong
@@ -374,7 +372,7 @@ async def test_a_trainer_that_misbehaves_fails_its_study(
     assert not (await study(tmp_path).resume()).outcome.failed
 
 
-async def test_a_trainer_that_changes_the_weights_it_starts_from_is_found(tmp_path: Path) -> None:
+def test_a_trainer_that_changes_the_weights_it_starts_from_is_found(tmp_path: Path) -> None:
     base = base_file(tmp_path)
 
     def spoil(folder: Path) -> None:
@@ -383,26 +381,26 @@ async def test_a_trainer_that_changes_the_weights_it_starts_from_is_found(tmp_pa
             place.write_text(json.dumps({"cheat": 9}))
 
     spoiled = training(tmp_path, TallyTrainer(base, before=spoil))
-    result = await study(tmp_path, training=spoiled).run()
+    result = study(tmp_path, training=spoiled).run_sync()
     assert "changed the weights that it started from, in update 2" in result.outcome.failed[STUDY]
 
 
-async def test_a_folder_of_weights_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_folder_of_weights_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "a.db.weights").touch()
     with pytest.raises(StoreError, match=r"a\.db\.weights"):
-        await study(tmp_path).run()
+        study(tmp_path).run_sync()
     assert set(updates(tmp_path / "a.db")) == {0}
 
 
-async def test_an_odd_name_leads_to_no_other_folder(tmp_path: Path) -> None:
+def test_an_odd_name_leads_to_no_other_folder(tmp_path: Path) -> None:
     chat = TallyChat(base_file(tmp_path))
     chat.name = ".."
-    result = await study(tmp_path, agent=ModelAgent(chat), schedule=ONE).run()
+    result = study(tmp_path, agent=ModelAgent(chat), schedule=ONE).run_sync()
     (name,) = result.studies
     assert name == "trust/../training/r0"
     assert updates(result.store, name)[1].location == "./trust/_../training/r0/u001/weights"
     edit(result.store, "UPDATE studies SET status = 'paused'")
-    assert (await study(tmp_path, agent=ModelAgent(chat), schedule=ONE).resume()).root
+    assert (study(tmp_path, agent=ModelAgent(chat), schedule=ONE).resume_sync()).root
 
 
 async def test_a_missing_base_is_one_clear_error_before_anything_is_written(
@@ -415,7 +413,7 @@ async def test_a_missing_base_is_one_clear_error_before_anything_is_written(
     assert not (tmp_path / "a.db").exists()
 
 
-async def test_an_outage_while_a_policy_asks_pauses_and_pays_nothing_twice(
+def test_an_outage_while_a_policy_asks_pauses_and_pays_nothing_twice(
     tmp_path: Path,
 ) -> None:
     asked: list[int | None] = []
@@ -433,11 +431,11 @@ async def test_an_outage_while_a_policy_asks_pauses_and_pays_nothing_twice(
 
     policy = SFTPolicy(policy="rejection", best_of=4, min_score=2)
     faulted = training(tmp_path, Faulted(base_file(tmp_path)), policy=policy)
-    first = await study(tmp_path, training=faulted).run()
+    first = study(tmp_path, training=faulted).run_sync()
     assert STUDY in first.outcome.refused
-    again = await study(tmp_path, training=faulted).resume()
+    again = study(tmp_path, training=faulted).resume_sync()
     assert not again.outcome.refused
-    whole = await study(tmp_path / "whole", training=training(tmp_path, policy=policy)).run()
+    whole = study(tmp_path / "whole", training=training(tmp_path, policy=policy)).run_sync()
     assert learner_rows(again.store) == learner_rows(whole.store)
 
 
@@ -454,11 +452,11 @@ async def plain(turn: Turn) -> Decision:
         ({"training": None, "oracle": "reward", "memory": "none"}, "no study trains"),
     ],
 )
-async def test_parts_that_do_not_fit_are_refused(
+def test_parts_that_do_not_fit_are_refused(
     tmp_path: Path, change: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        await study(tmp_path, **change).run()
+        study(tmp_path, **change).run_sync()
 
 
 @pytest.mark.parametrize(
@@ -538,7 +536,7 @@ def test_an_episode_played_with_other_weights_is_found(finished: Path, tmp_path:
     assert f"isolation: episodes {STUDY}/e001.1" in faults(store)
 
 
-async def test_evaluation_that_goes_into_weights_is_found(tmp_path: Path) -> None:
+def test_evaluation_that_goes_into_weights_is_found(tmp_path: Path) -> None:
     """A cheating engine: it trains on what was evaluated."""
     import s3gym.weights as engine
 
@@ -555,7 +553,7 @@ async def test_evaluation_that_goes_into_weights_is_found(tmp_path: Path) -> Non
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(engine, "explored_for", cheating)
-        result = await study(tmp_path, schedule=ONE).run()
+        result = study(tmp_path, schedule=ONE).run_sync()
     assert f"isolation: updates {STUDY} 1" in faults(result.store)
 
 

@@ -46,7 +46,7 @@ NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 LISTEN_SECONDS = 0.5
 RESTART_SECONDS = 0.25
 CANCEL_SECONDS = 10.0
-ONCE = frozenset({"episode", "checkpoint", "done"})
+ONCE = frozenset({"episode", "checkpoint", "update", "done"})
 """Events that happen once; a study that was taken over tells them again."""
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,8 @@ from s3gym.cluster.ray_connect import (
     must_answer,
     must_be_installed,
 )
-from s3gym.cluster.ray_worker import Ending, Job, Keys, LimiterActor, check_machine, run_task
+from s3gym.cluster.ray_machines import check_machines, last_line
+from s3gym.cluster.ray_worker import Ending, Job, Keys, LimiterActor, run_task
 from s3gym.cluster.shards import SweepFolder
 from s3gym.cluster.token import write_token
 from s3gym.config import ClusterConfig, validated
@@ -45,8 +46,7 @@ NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 LISTEN_SECONDS = 0.5
 RESTART_SECONDS = 0.25
 CANCEL_SECONDS = 10.0
-PROBE_SECONDS = 90.0
-ONCE = frozenset({"episode", "checkpoint", "done"})
+ONCE = frozenset({"episode", "checkpoint", "update", "done"})
 """Events that happen once; a study that was taken over tells them again."""
 logger = logging.getLogger(__name__)
 
@@ -81,8 +81,12 @@ async def run_folder(
     cluster = validated(ClusterConfig, config.get("cluster") or {}, "cluster")
     meter = check_engine(sweep, cluster, address)
     address = address or cluster.address
+    if address is not None and cluster.shared and not folder.manifest.shared:
+        raise ConfigError(f"{folder.path}: several machines write to it: make it with shared=True")
     folder.plans(sweep)
     pending = folder.pending()
+    if not pending:
+        return folder_result(folder, failed={}, refused={}, unkept={})
     keys = keys_of(cluster)
     job = Job(
         version=installed(),
@@ -98,7 +102,7 @@ async def run_folder(
     )
     with connected(address) as ray:
         driver = _Driver(ray, folder, sweep, cluster, job, keys, meter.budget.spent)
-        await driver.check_cluster(write_token(folder.path) if job.shared else "")
+        await check_machines(ray, cluster, job, write_token(folder.path) if job.shared else "")
         await driver.run(pending)
     return folder_result(folder, failed=driver.failed, refused=driver.refused, unkept=driver.unkept)
 
@@ -175,68 +179,6 @@ class _Driver:
     _limiter: Any = None
     _began: float = 0.0
     _letters: int = 0
-
-    async def check_cluster(self, token: str) -> None:
-        """Check every machine of the cluster, and that one of them has room for a study.
-
-        Args:
-            token: What stands in a folder that all share; empty for another one.
-
-        Raises:
-            ConfigError: One cannot work for this driver; it and the reason are named.
-        """
-        nodes = self._with_room()
-        probe = self.ray.remote(check_machine)
-        at = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        problems: list[str] = []
-
-        async def check(node: Mapping[str, Any]) -> None:
-            strategy = at(node_id=node["NodeID"], soft=False)
-            task = probe.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
-            try:
-                with anyio.fail_after(PROBE_SECONDS):
-                    found = await task.remote(self.job.version, self.job.folder, token)
-            except TimeoutError:
-                found = f"{node['NodeManagerHostname']}: no answer in {PROBE_SECONDS:g} s"
-            except self.ray.exceptions.TaskUnschedulableError:
-                return  # it has just left the cluster
-            except self.ray.exceptions.RayError as error:
-                found = f"{node['NodeManagerHostname']}: cannot run s3gym: {last_line(error)}"
-            if found:
-                problems.append(str(found))
-
-        async with anyio.create_task_group() as group:
-            for node in nodes:
-                group.start_soon(check, node)
-        if problems:
-            raise ConfigError("\n".join(sorted(set(problems))))
-
-    def _with_room(self) -> list[Any]:
-        """Return the machines that have room for a study.
-
-        Raises:
-            ConfigError: There is none.
-        """
-        nodes = [node for node in self.ray.nodes() if node["Alive"]]
-        asked = {"CPU": self.cluster.num_cpus, "GPU": self.cluster.num_gpus}
-        asked |= self.cluster.resources
-        fit = [
-            node
-            for node in nodes
-            if all(node["Resources"].get(name, 0.0) >= amount for name, amount in asked.items())
-        ]
-        if fit or self.cluster.autoscaling:
-            return fit
-        most = {
-            name: max((node["Resources"].get(name, 0.0) for node in nodes), default=0.0)
-            for name in asked
-        }
-        wanted = ", ".join(f"{amount:g} {name}" for name, amount in asked.items() if amount)
-        there = ", ".join(f"{most[name]:g} {name}" for name, amount in asked.items() if amount)
-        raise ConfigError(
-            f"cluster: a study asks one machine for {wanted}; no machine has that (at most "
-            f"{there}); set cluster.autoscaling = true if one will come"
-        )
 
     async def run(self, pending: list[str]) -> None:
         """Run studies to their ends.
@@ -420,9 +362,3 @@ def unwrapped() -> Iterator[None]:
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         raise error from None
-
-
-def last_line(error: BaseException) -> str:
-    """Return the last line of an error, which names the cause in Ray's."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -1,5 +1,6 @@
 """HFChat with a tiny model of random weights, and what it checks before any library is loaded."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,9 @@ def _unloaded() -> Iterator[None]:
     yield
     for key in list(hf_chat._QUEUE._loaded):
         hf_chat._QUEUE.forget(key)
+    deadline = time.monotonic() + 10
+    while hf_chat._QUEUE._loaded and time.monotonic() < deadline:
+        time.sleep(0.005)
 
 
 async def together(chat: HFChat, prompts: list[list[Message]], max_tokens: int = 12) -> list[Reply]:

@@ -21,7 +21,7 @@ PYTEST := PYTHONSAFEPATH=1 $(BIN)/python -m pytest $(PYTEST_FLAGS)
 help:
 	@echo "make demo         play two games offline, print the table, write runs/demo.html"
 	@echo "make test         the tests that take seconds"
-	@echo "make test-all     all tests"
+	@echo "make test-all     all tests; installs agent frameworks too, unless S3GYM_OFFLINE=1 is set"
 	@echo "make lint         ruff, mypy and import contracts"
 	@echo "make format       let ruff put the layout right"
 	@echo "make local-model  install a small language model that runs in process"

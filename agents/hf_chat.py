@@ -16,7 +16,7 @@ from s3gym.agents.connection import shown_arguments, visible
 from s3gym.agents.hf_device import checked_device, computing_threads
 from s3gym.agents.hf_engine import Engine, Job, Sampling
 from s3gym.agents.hf_queue import Queue, Waiting
-from s3gym.agents.hf_weights import Weights, find_weights, import_library
+from s3gym.agents.hf_weights import Weights, find_weights, must_be_installed
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import Message, Usage
@@ -124,8 +124,7 @@ class HFChat:
         Raises:
             MissingExtraError: They are not.
         """
-        import_library("torch", hub=self._hub)
-        import_library("transformers", hub=self._hub)
+        must_be_installed("torch", "transformers")
 
     @cached_property
     def _weights(self) -> Weights:

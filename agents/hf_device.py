@@ -60,6 +60,27 @@ def checked_device(device: str) -> str:
     return device
 
 
+def one_gpu(device: str, visible: str | None) -> tuple[str, str]:
+    """Return how a process of its own sees one GPU alone: (its device there, what is visible).
+
+    A trainer that sees several GPUs spreads over all of them.
+
+    Args:
+        device: As the user names it.
+        visible: ``CUDA_VISIBLE_DEVICES`` here, if it is set.
+
+    Raises:
+        ConfigError: There are not as many.
+    """
+    kind, _, number = device.partition(":")
+    if visible is None:
+        return kind, number or "0"
+    shown = [name.strip() for name in visible.split(",") if name.strip()]
+    if number and int(number) >= len(shown):
+        raise ConfigError(f"device {device!r}: CUDA_VISIBLE_DEVICES shows {len(shown)} GPUs")
+    return kind, shown[int(number or 0)] if shown else ""
+
+
 def computing_threads(threads: int | None) -> int:
     """Return how many threads compute: all cores but one unless the user says otherwise.
 

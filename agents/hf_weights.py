@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,17 @@ def import_library(name: str, *, hub: bool = False) -> Any:
         return import_module(name)
     except ImportError:
         raise MissingExtraError("a model of transformers", "train") from None
+
+
+def must_be_installed(*names: str) -> None:
+    """Check that libraries of the extra ``train`` are there, without the time to import them.
+
+    Raises:
+        MissingExtraError: One is not.
+    """
+    for name in names:
+        if find_spec(name) is None:
+            raise MissingExtraError("a model of transformers", "train")
 
 
 def find_weights(path: str | Path, *, model: Path | None = None, hub: bool = False) -> Weights:

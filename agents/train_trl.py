@@ -24,8 +24,14 @@ import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from s3gym.agents.hf_chat import HFChat
-from s3gym.agents.hf_device import checked_device, computing_threads
-from s3gym.agents.hf_weights import Weights, find_weights, import_library, read_json, weights_hash
+from s3gym.agents.hf_device import checked_device, computing_threads, one_gpu
+from s3gym.agents.hf_weights import (
+    Weights,
+    find_weights,
+    must_be_installed,
+    read_json,
+    weights_hash,
+)
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ServiceError
 
@@ -33,6 +39,7 @@ WORKER = "s3gym.agents.trl_worker"
 PLACE = "weights"
 RECORD = "update.json"
 PREFIX = "hf:"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 STOP_SECONDS = 5.0
 SHOWN = 600
 """Characters of a failed worker's output that its error shows."""
@@ -133,8 +140,7 @@ class TRLTrainer:
         return f"TRLTrainer({self._base!r}, {self.name!r})"
 
     async def base(self) -> ModelRef:
-        for library in ("torch", "transformers", "peft", "trl", "datasets"):
-            await anyio.to_thread.run_sync(self._import, library)
+        must_be_installed("torch", "transformers", "peft", "trl", "datasets")
         weights = await anyio.to_thread.run_sync(self._found, self._base)
         found = await anyio.to_thread.run_sync(weights_hash, weights)
         return ModelRef(location=str(weights.location), hash=found)
@@ -174,9 +180,6 @@ class TRLTrainer:
                 f"they are"
             ) from error
 
-    def _import(self, name: str) -> None:
-        import_library(name, hub=self._hub)
-
     def _found(self, location: str) -> Weights:
         """Return what lies at a location; an adapter of ours belongs to our base's model."""
         model = None
@@ -196,11 +199,14 @@ class TRLTrainer:
             "model": str(weights.model),
             "adapter": None if weights.adapter is None else str(weights.adapter),
             "learning_rate": self.settings.rate,
-            "device": self._device,
+            "device": self._gpu()[0],
             "threads": self._threads,
             "template": self._template,
             "seed": seed,
         }
+
+    def _gpu(self) -> tuple[str, str]:
+        return one_gpu(self._device, os.environ.get(VISIBLE))
 
     def _finished(self, folder: Path, job: str) -> ModelRef | None:
         """Return the update that an earlier try finished, when it is this one and whole."""
@@ -252,7 +258,7 @@ class TRLTrainer:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
+                env=os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", VISIBLE: self._gpu()[1]},
             )
             try:
                 code = await process.wait()

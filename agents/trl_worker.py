@@ -26,6 +26,8 @@ PROMPT = ("input_ids", "attention_mask", "position_ids")
 IGNORED = -100
 """Label of a token that is not learned."""
 MEGABYTE = 1 << 20
+PEAK_UNIT = MEGABYTE if sys.platform == "darwin" else 1024
+"""Per megabyte: macOS counts the peak in bytes, Linux in kilobytes."""
 
 
 def main() -> None:
@@ -94,7 +96,7 @@ def run(job: Mapping[str, Any], out: Path) -> dict[str, Any]:
     }
     machine = {
         "seconds": round(time.perf_counter() - began, 3),
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / PEAK_UNIT,
     }
     if placement.device.startswith("cuda"):
         machine["peak_gpu_mb"] = torch.cuda.max_memory_allocated() / MEGABYTE

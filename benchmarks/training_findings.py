@@ -140,9 +140,9 @@ def table(store: Path) -> str:
     db = open_reader(store)
     try:
         lines = [
-            "| checkpoint | strict score, each repeat | replies in the contract "
+            "| checkpoint | strict score, each repeat | replies in the contract | legal actions "
             "| examples, each repeat | last loss, each repeat |",
-            "|---|---|---|---|---|",
+            "|---|---|---|---|---|---|",
         ]
         for (checkpoint,) in db.execute(
             "SELECT DISTINCT checkpoint FROM episodes WHERE checkpoint IS NOT NULL ORDER BY 1"
@@ -150,7 +150,8 @@ def table(store: Path) -> str:
             updates = _updates(db, checkpoint)
             lines.append(
                 f"| {checkpoint} | {', '.join(_scores(db, checkpoint))} "
-                f"| {_share(db, checkpoint)} | {', '.join(str(n) for n, _ in updates)} "
+                f"| {_share(db, checkpoint)} | {_legal(db, checkpoint)} "
+                f"| {', '.join(str(n) for n, _ in updates)} "
                 f"| {', '.join(loss for _, loss in updates)} |"
             )
         failed = [one for one in audit_store(store, find_game).findings if one.level == "fail"]
@@ -172,6 +173,15 @@ def _share(db: sqlite3.Connection, checkpoint: int) -> str:
     good, n = db.execute(
         "SELECT sum(s.status IN ('ok', 'end')), count(*) FROM steps s "
         "JOIN episodes e ON s.episode = e.id WHERE e.checkpoint = ?",
+        (checkpoint,),
+    ).fetchone()
+    return f"{good} of {n}"
+
+
+def _legal(db: sqlite3.Connection, checkpoint: int) -> str:
+    good, n = db.execute(
+        "SELECT sum(v.legal), count(*) FROM verdicts v JOIN episodes e ON v.episode = e.id "
+        "WHERE e.checkpoint = ?",
         (checkpoint,),
     ).fetchone()
     return f"{good} of {n}"

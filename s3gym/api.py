@@ -4,10 +4,10 @@ Both put plans together, open the store, run, and give back a ``Result`` that re
 """
 
 import json
-import secrets
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from socket import socket
@@ -25,16 +25,15 @@ from s3gym.events import Event
 from s3gym.fitting import check_oracle, check_parts, check_training
 from s3gym.oracle import Oracle
 from s3gym.parts import AgentPart, MemoryPart
-from s3gym.plans import StudyPlan
+from s3gym.plans import StudyPlan, seed_plan
 from s3gym.provenance import provenance
 from s3gym.proxy.server import Serving, listening
 from s3gym.proxy.turns import Turns
 from s3gym.records import Phase
 from s3gym.schedule import Schedule
-from s3gym.sealed.parts import sealed_parts, sealed_plan, sealed_store
+from s3gym.sealed.parts import reached, sealed_parts, sealed_plan, sealed_store
 from s3gym.sealed.seal import Seal
 from s3gym.seams import close_part
-from s3gym.seeds import SEED_BITS, SeedPlan, derive
 from s3gym.store import file
 from s3gym.store.store import Store
 from s3gym.store.verdicts import VerdictLog, store_root
@@ -92,23 +91,6 @@ class _reading:
         self._connection.close()
 
 
-def seed_plan(
-    seed: int | None, salt: str | None, schedule: Schedule, *, sealed: bool = False
-) -> SeedPlan:
-    """Return the seeds of a run.
-
-    With a seed everything is reproducible, the salt of the evaluation seeds included. Without
-    one, seed and salt are drawn from the system and stand in the store only. A sealed run draws
-    them in any case and mixes a given seed in, because an agent could try small seeds until one
-    gives the seeds of its own turns; both stand in its store, so it is audited and resumed.
-    """
-    root = secrets.randbits(SEED_BITS) if seed is None else seed
-    if salt is None:
-        salt = secrets.token_hex(16) if seed is None or sealed else f"{derive('salt', root):x}"
-        root = derive("sealed", root, salt) if sealed else root
-    return SeedPlan(root=root, salt=salt, fresh_evaluation_seeds=schedule.fresh_evaluation_seeds)
-
-
 @dataclass(kw_only=True)
 class Sweep:
     """Games x agents x memories x repeats, in one store.
@@ -155,6 +137,7 @@ class Sweep:
     _sealed: tuple[list[AgentPart], list[MemoryPart]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
+    _turns: Turns | None = field(default=None, init=False, repr=False, compare=False)
 
     def plans(self) -> list[StudyPlan]:
         """Return the plan of every study, without touching a disk.
@@ -195,7 +178,12 @@ class Sweep:
             for memory in memories
             for repeat in range(self.repeats)
         ]
-        return plans if self.seal is None else [sealed_plan(self.seal, plan) for plan in plans]
+        if self.seal is None:
+            return plans
+        plans = [sealed_plan(self.seal, plan) for plan in plans]
+        if self._turns is None:
+            return plans
+        return [replace(plan, agent=self._turns.around(plan.agent)) for plan in plans]
 
     def _parts(self) -> tuple[list[AgentPart], list[MemoryPart]]:
         """Return agents and memories; sealed ones are loaded in a child process alone."""
@@ -308,14 +296,25 @@ class Sweep:
             if listener is not None:
                 listener.close()
             raise ConfigError("training: what a trainer's weights answer does not go by a proxy")
-        turns, before = Turns(replies), self.agents
+        turns, agents, seal = Turns(replies), self.agents, self.seal
+        keys = {} if seal is None else dict(os.environ)
         sock = listener or listening(port)
-        async with Serving(turns.answer, openai=openai, anthropic=anthropic, listener=sock) as on:
-            self.agents = [turns.around(find_agent(agent)) for agent in before]
+        async with Serving(
+            turns.answer,
+            openai=openai,
+            anthropic=anthropic,
+            listener=sock,
+            keys=keys,
+            offline=replies is not None,
+        ) as on:
+            if seal is None:
+                self.agents = [turns.around(find_agent(agent)) for agent in agents]
+            else:
+                self.seal, self._turns = reached(seal, on.url), turns
             try:
                 yield on.url
             finally:
-                self.agents = before
+                self.agents, self.seal, self._turns = agents, seal, None
 
     def run_sync(self) -> Result:
         """Run without an event loop of one's own. See ``run``."""

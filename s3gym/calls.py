@@ -17,6 +17,10 @@ from s3gym.records import Message
 Purpose = Literal["act", "reask", "memory", "embed", "correct", "sample"]
 
 
+APART = "proxy"
+"""Study, place and layout of the calls that ``s3gym proxy`` records: they belong to no study."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSite:
     """Where a call comes from; with ``purpose`` and a counter it is the call's key.

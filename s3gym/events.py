@@ -9,8 +9,8 @@ class Event:
 
     Attributes:
         kind: ``study``, ``episode`` (one is over), ``checkpoint`` (one is evaluated),
-            ``update`` (of weights), ``invalid``, ``done``, ``paused``, ``failed`` or ``moved``
-            (to another worker).
+            ``update`` (of weights), ``invalid``, ``done``, ``paused``, ``failed`` or ``moved`` (to
+            another worker).
         ordinal: Exploration episodes so far, or the checkpoint.
     """
 

@@ -102,6 +102,7 @@ class AgentPart:
         shared: One instance serves all episodes.
         origin: Where it was loaded from, when it is not built in.
         chat: The chat model that it plays with; memories that write use it too.
+        outside: It is another program, which plays over MCP.
         with_chat: Makes the same agent play with another chat model; what a training study needs.
         teaching: How training examples are made of its turns.
     """
@@ -117,6 +118,7 @@ class AgentPart:
     shared: bool = False
     origin: str = ""
     chat: ChatModel | None = None
+    outside: bool = False
     with_chat: Callable[[ChatModel], Agent] | None = None
     teaching: Teaching | None = None
     claims: list[str] = field(default_factory=list, compare=False, repr=False)
@@ -290,5 +292,10 @@ def memory_part(memory: object, name: str | None = None, origin: str = "") -> Me
 def part_name(part: object) -> str:
     """Return a name for ids: lower-case letters, digits, ``_``, ``-`` and ``.`` only."""
     raw = getattr(part, "name", None) or getattr(part, "__name__", None) or type(part).__name__
-    text = "".join(letter if letter.isalnum() or letter in "_-." else "-" for letter in str(raw))
+    return fit_for_ids(str(raw))
+
+
+def fit_for_ids(name: str) -> str:
+    """Return a name with ``-`` for every character that ids do not have."""
+    text = "".join(letter if letter.isalnum() or letter in "_-." else "-" for letter in name)
     return text.strip("-") or "unnamed"

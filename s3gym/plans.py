@@ -1,5 +1,6 @@
 """What fixes a study and each of its episodes: parts, schedule, seeds and ids."""
 
+import secrets
 from dataclasses import dataclass
 
 from s3gym.contracts.chat import TokenCounter
@@ -11,7 +12,7 @@ from s3gym.records import Phase
 from s3gym.rulings import check_game_text, check_setup
 from s3gym.schedule import Schedule
 from s3gym.seams import ruled
-from s3gym.seeds import EpisodeSeeds, SeedPlan
+from s3gym.seeds import SEED_BITS, EpisodeSeeds, SeedPlan, derive
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import EpisodeRow
 from s3gym.training import Training
@@ -47,7 +48,8 @@ class StudyPlan:
         """Return what fixes the study's results, as canonical JSON."""
         return canonical(
             {
-                "agent": {"name": self.agent.name, "origin": self.agent.origin},
+                "agent": {"name": self.agent.name, "origin": self.agent.origin}
+                | ({"outside": True} if self.agent.outside else {}),
                 "counter": self.counter.name,
                 "game": {"name": self.game.name, "version": self.game.version},
                 "isolated": {"agent": self.agent.isolated, "memory": self.memory.isolated},
@@ -129,3 +131,20 @@ def plan_episode(
         memory_seconds=schedule.memory_seconds,
         episode_seconds=schedule.episode_seconds,
     )
+
+
+def seed_plan(
+    seed: int | None, salt: str | None, schedule: Schedule, *, sealed: bool = False
+) -> SeedPlan:
+    """Return the seeds of a run.
+
+    With a seed everything is reproducible, the salt of the evaluation seeds included. Without
+    one, seed and salt are drawn from the system and stand in the store only. A sealed run draws
+    them in any case and mixes a given seed in, because an agent could try small seeds until one
+    gives the seeds of its own turns; both stand in its store, so it is audited and resumed.
+    """
+    root = secrets.randbits(SEED_BITS) if seed is None else seed
+    if salt is None:
+        salt = secrets.token_hex(16) if seed is None or sealed else f"{derive('salt', root):x}"
+        root = derive("sealed", root, salt) if sealed else root
+    return SeedPlan(root=root, salt=salt, fresh_evaluation_seeds=schedule.fresh_evaluation_seeds)

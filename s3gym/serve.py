@@ -7,6 +7,7 @@ scores or reads the store.
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -68,7 +69,9 @@ class Desk:
 
     def part(self, name: str) -> AgentPart:
         """Return the outside agent as a study takes it."""
-        return AgentPart(name=name, make=lambda: _Seat(self), stateless=True, serial=True)
+        return AgentPart(
+            name=name, make=lambda: _Seat(self), stateless=True, serial=True, outside=True
+        )
 
     async def decide(self, turn: Turn) -> Decision:
         """Lay a turn out and wait for the decision."""
@@ -273,14 +276,12 @@ async def play_outside(
         raise raised[0]
 
 
-async def serve_http(server: "MCPServer", desk: Desk, port: int) -> None:
-    """Serve on loopback until the agent was told that the study is over, or Ctrl-C."""
+async def serve_http(server: "MCPServer", desk: Desk, listener: socket) -> None:
+    """Serve on a listening socket until the agent was told that all is over, or Ctrl-C."""
     import uvicorn
 
     config = uvicorn.Config(
         server.streamable_http_app(host=LOOPBACK),
-        host=LOOPBACK,
-        port=port,
         log_level="error",
         timeout_graceful_shutdown=CLOSE_SECONDS,
     )
@@ -292,5 +293,5 @@ async def serve_http(server: "MCPServer", desk: Desk, port: int) -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(stop_at_the_end)
-        await http.serve()
+        await http.serve(sockets=[listener])
         group.cancel_scope.cancel()

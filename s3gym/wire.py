@@ -15,10 +15,14 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from s3gym.errors import S3GymError
-from s3gym.text import shorten
+from s3gym.text import shorten, storable
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
+
+
+LARGEST = 2**63 - 1
+"""As much as a store keeps as an integer."""
 
 
 class WireError(S3GymError):
@@ -56,14 +60,27 @@ def to_line(message: Mapping[str, Any]) -> bytes:
 
 
 def from_line(line: bytes | bytearray) -> dict[str, Any]:
-    """Return the message of a line; raises ``WireError`` when it is no JSON object."""
+    """Return the message of a line, with a question mark for each lone surrogate.
+
+    Raises:
+        WireError: It is no JSON object, or holds a number that no store can keep.
+    """
     try:
-        message = json.loads(line, parse_constant=_refuse)
+        message = json.loads(line, parse_constant=_refuse, parse_int=_whole)
+        if b"\\ud" in line or b"\\uD" in line:  # half of a character, or a pair as it should be
+            message = json.loads(storable(json.dumps(message, ensure_ascii=False)))
     except (ValueError, RecursionError) as error:
         raise WireError(f"expected a JSON object, got {shorten(bytes(line[:100]))}") from error
     if not isinstance(message, dict):
         raise WireError(f"expected a JSON object, got {shorten(message)}")
     return message
+
+
+def _whole(digits: str) -> int:
+    number = int(digits)
+    if not -LARGEST <= number <= LARGEST:
+        raise ValueError(f"{digits[:20]}... is no 64-bit integer")
+    return number
 
 
 def _refuse(constant: str) -> None:

@@ -4,9 +4,12 @@ import gc
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from s3gym import calls
 from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError, ModelError
 from s3gym.records import Decision, Episode, Message, Turn, Usage
+from s3gym.replies import parse_reply
 
 STORES = "/tmp/s3gym-cheat-*/out.db"
 
@@ -43,6 +47,20 @@ async def scribbles(turn: Turn) -> str:
         except OSError:
             continue
     return "Answer: cheat, Score: 1"
+
+
+async def forges_errors(turn: Turn) -> str:
+    for number in range(99):
+        line = {"id": number, "error": {"kind": "PluginError", "message": "\ud800 forged"}}
+        os.write(int(sys.argv[2]), json.dumps(line).encode() + b"\n")
+    return "Answer: cheat, Score: 1"
+
+
+async def leaves_a_process(turn: Turn) -> str:
+    """End, and leave a process that holds the pipe for longer than any deadline."""
+    pipe = int(sys.argv[2])
+    subprocess.Popen(["sleep", "30"], pass_fds=[pipe])
+    os._exit(4)
 
 
 async def forges(turn: Turn) -> Decision:
@@ -127,6 +145,20 @@ async def asks_its_own(turn: Turn) -> Decision:
     except ModelError as error:
         note = f"refused: {error}"
     return Decision(action="collaborate", self_score=2.0, note=note)
+
+
+def shop_bot(turn: Turn) -> Decision:
+    """An app with a client of its own: finds its server and its key where SDKs look for them."""
+    key = os.environ["OPENAI_API_KEY"]
+    body = {"model": "scripted-1", "messages": [{"role": "user", "content": turn.observation.text}]}
+    request = urllib.request.Request(
+        f"{os.environ['OPENAI_BASE_URL']}/chat/completions",
+        json.dumps(body).encode(),
+        {"authorization": f"Bearer {key}", "content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        text = json.load(answer)["choices"][0]["message"]["content"]
+    return replace(parse_reply(text), note=f"{'child' if in_child() else 'parent'} {key}")
 
 
 def in_child() -> bool:

@@ -1,69 +1,37 @@
-"""The programs of the pages on environments, with the real libraries.
+"""Environments in and out with the real libraries, as the how-to pages show them.
 
-Slow, and they install packages: set ``S3GYM_FRAMEWORK_TESTS=1`` to run them.
+See ``workshop``.
 """
 
-import os
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+import json
 
 import pytest
-from model_server import ModelServer, by_hash
-from pages import ROOT, blocks
-from test_frameworks import RUN_SECONDS, environment
+from workshop import Workshop
 
-CHECK_GYMNASIUM = """
-from gymnasium.utils.env_checker import check_env
-
-from s3gym.environments.gym import S3GymEnv
-from s3gym.games import GAMES
-
-for game in GAMES:
-    check_env(S3GymEnv(game), skip_render_check=True)
-"""
-PROGRAMS = {
-    "play_gymnasium.py": ("use-a-game-elsewhere.md", "gymnasium", "score"),
-    "play_inspect.py": ("use-a-game-elsewhere.md", "inspect-ai", "success"),
-    "play_textarena.py": ("bring-an-environment.md", "textarena", "[(0, "),
-}
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        os.environ.get("S3GYM_FRAMEWORK_TESTS") != "1",
-        reason="installs environment libraries: set S3GYM_FRAMEWORK_TESTS=1",
-    ),
-]
+pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ModelServer]:
-    with ModelServer(by_hash).running() as running:
-        yield running
+@pytest.mark.parametrize("program", ["play_gymnasium.py"])
+def test_gymnasium_plays_a_game_and_finds_no_fault(program: str, workshop: Workshop) -> None:
+    assert "score" in workshop.played(program).stdout
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_a_program_of_the_pages_runs(name: str, server: ModelServer, tmp_path: Path) -> None:
-    page, packages, said = PROGRAMS[name]
-    text = (ROOT / "docs" / "how-to" / page).read_text()
-    (program,) = [block.text for block in blocks(text) if block.title == name]
-    (tmp_path / name).write_text(program)
-    (tmp_path / "check.py").write_text(CHECK_GYMNASIUM)
-    python = environment(tmp_path / "venv", packages)
-    for script in [name, "check.py"] if packages == "gymnasium" else [name]:
-        done = subprocess.run(
-            [python, script],
-            cwd=tmp_path,
-            env=os.environ
-            | {
-                "OPENAI_BASE_URL": server.openai_url,
-                "OPENAI_API_KEY": "none",
-                "PYTHONSAFEPATH": "1",
-            },
-            capture_output=True,
-            text=True,
-            timeout=RUN_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-        assert said in done.stdout or script == "check.py"
+@pytest.mark.parametrize("program", ["play_inspect.py"])
+def test_inspect_scores_what_the_model_played(program: str, workshop: Workshop) -> None:
+    assert workshop.played(program).stdout.startswith("success ")
+
+
+@pytest.mark.parametrize("program", ["play_verifiers.sh"])
+def test_verifiers_rewards_what_the_model_played(program: str, workshop: Workshop) -> None:
+    (found,) = workshop.played(program).folder.glob("outputs/**/traces.jsonl")
+    episodes = [json.loads(line) for line in found.read_text().splitlines()]
+    assert [episode["errors"] for episode in episodes] == [[], []]
+    for episode in episodes:
+        (trace,) = episode["traces"]
+        assert trace["metrics"] == {"s3gym_steps": 3.0}
+        assert -3 <= trace["rewards"]["s3gym_score"]["score"] <= 9
+
+
+@pytest.mark.parametrize("program", ["play_textarena.py"])
+def test_a_game_of_textarena_is_studied(program: str, workshop: Workshop) -> None:
+    assert "[(0, " in workshop.played(program).stdout

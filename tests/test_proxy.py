@@ -2,25 +2,34 @@
 
 import json
 import sqlite3
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 from model_server import ModelServer, Served, by_hash
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from s3gym import Episode, Result, Schedule, Study, Turn, as_agent
 from s3gym.audit import audit_store
 from s3gym.budget import Budget
+from s3gym.calls import CallSite
 from s3gym.catalog import find_game
+from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError
 from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.proxy import Serving, environment
 from s3gym.proxy.recording import Recording
 from s3gym.proxy.upstream import Request, read_reply
-from s3gym.records import Usage
+from s3gym.records import Message, Usage
 from s3gym.store.store import Store
 
 TINY = Schedule(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1)
@@ -37,6 +46,24 @@ def server() -> Iterator[ModelServer]:
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
     async with httpx2.AsyncClient(timeout=20) as found:
         yield found
+
+
+@contextmanager
+def plain_server(routes: list[Route]) -> Iterator[str]:
+    """Serve routes of one's own on loopback, and give the address."""
+    settings = uvicorn.Config(
+        Starlette(routes=routes), port=0, log_level="critical", lifespan="off"
+    )
+    found = uvicorn.Server(settings)
+    thread = threading.Thread(target=found.run, daemon=True)
+    thread.start()
+    while not found.started:
+        time.sleep(0.005)
+    try:
+        yield f"http://127.0.0.1:{found.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        found.should_exit = True
+        thread.join(timeout=5)
 
 
 def chat(model: str, prompt: str = "hello", **more: Any) -> dict[str, Any]:
@@ -360,3 +387,113 @@ def test_the_environment_points_both_sdks_at_the_proxy() -> None:
     found = environment("http://127.0.0.1:9")
     assert found["OPENAI_BASE_URL"] == "http://127.0.0.1:9/v1"
     assert found["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9"
+
+
+DEEP = '{"messages":' + "[" * 100_000 + "]" * 100_000 + "}"
+BAD = {
+    "no JSON": (b"{", "no JSON"),
+    "no object": (b"[]", "a JSON object, got list"),
+    "nested": (DEEP.encode(), "nested too deeply"),
+    "surrogate": (b'{"model": "\\ud800"}', "surrogate pair"),
+    "digits": (b'{"max_tokens": ' + b"9" * 5_000 + b"}", "4300 digits"),
+    "no UTF-8": (b'{"model": "\xff"}', "invalid start byte"),
+}
+
+
+@pytest.mark.parametrize("bad", sorted(BAD))
+async def test_a_request_that_cannot_be_kept_is_refused_before_it_is_paid_for(
+    bad: str, server: ModelServer, client: Any, tmp_path: Path
+) -> None:
+    body, says = BAD[bad]
+    n_before = len(server.log)
+    with Store.create(tmp_path / "a.db") as store:
+        async with serving(recording(store).answer, server) as proxy:
+            answer = await client.post(f"{proxy.url}/v1/chat/completions", content=body)
+            model = server.script(by_hash)
+            after = await client.post(f"{proxy.url}/v1/chat/completions", json=chat(model))
+    assert (answer.status_code, after.status_code) == (400, 200)
+    assert says in answer.json()["error"]["message"]
+    assert len(server.log) == n_before + 1
+
+
+async def test_a_limit_beyond_all_bounds_is_kept_as_the_largest(
+    server: ModelServer, client: Any, tmp_path: Path
+) -> None:
+    body = chat(server.script(by_hash), max_tokens=10**30)
+    with Store.create(tmp_path / "a.db") as store:
+        async with serving(recording(store).answer, server) as proxy:
+            answer = await client.post(f"{proxy.url}/v1/chat/completions", json=body)
+    assert answer.status_code == 200
+
+
+async def test_what_an_app_asks_about_models_passes_and_is_no_call(
+    client: Any, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def models(request: Any) -> Any:
+        asked.append((request.url.path, request.headers.get("authorization", "")))
+        return JSONResponse({"data": [{"id": "m"}]})
+
+    with (
+        plain_server([Route("/v1/models", models)]) as url,
+        Store.create(tmp_path / "a.db") as store,
+    ):
+        recorder = recording(store)
+        key = {"authorization": "Bearer k"}
+        async with Serving(recorder.answer, openai=url, anthropic=url) as proxy:
+            answer = await client.get(f"{proxy.url}/v1/models", headers=key)
+            wrong = await client.get(f"{proxy.url}/v1/files")
+        async with Serving(recorder.answer, openai=url, anthropic=url, offline=True) as proxy:
+            refused = await client.get(f"{proxy.url}/v1/models")
+    assert (answer.status_code, answer.json()) == (200, {"data": [{"id": "m"}]})
+    assert asked == [("/v1/models", "Bearer k")]
+    assert (wrong.status_code, refused.status_code) == (405, 404)
+    assert call_rows(tmp_path / "a.db") == []
+
+
+async def test_an_answer_that_is_no_text_is_refused_and_not_asked_for_again(
+    client: Any, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    async def speech(request: Any) -> Any:
+        asked.append(request.url.path)
+        return Response(b"\xff\xfb\x90", media_type="audio/mpeg")
+
+    with (
+        plain_server([Route("/v1/audio/speech", speech, methods=["POST"])]) as url,
+        Store.create(tmp_path / "a.db") as store,
+    ):
+        async with Serving(recording(store).answer, openai=url, anthropic=url) as proxy:
+            answer = await client.post(f"{proxy.url}/v1/audio/speech", json={"model": "m"})
+    assert (answer.status_code, len(asked)) == (501, 1)
+
+
+def test_a_message_that_was_undone_is_kept_the_next_time(tmp_path: Path) -> None:
+    site, message = CallSite(study="proxy", place="proxy", step=0), Message("user", "hello")
+
+    def add(store: Store, most: int) -> None:
+        with store.transaction():
+            store.ledger.add_call(
+                site, "act", 0, chat="c", layout="proxy", request_hash="h", messages=[message],
+                seed=None, max_tokens=most, reply=Reply(text="x"),
+            )  # fmt: skip
+
+    with Store.create(tmp_path / "a.db") as store:
+        with pytest.raises(OverflowError):
+            add(store, 10**30)
+        add(store, 10)
+        assert store.connection.execute("SELECT content FROM messages").fetchall() == [("hello",)]
+
+
+async def test_a_store_of_calls_without_a_study_has_nothing_to_fail(
+    server: ModelServer, client: Any, tmp_path: Path
+) -> None:
+    with Store.create(tmp_path / "a.db") as store:
+        async with serving(recording(store).answer, server) as proxy:
+            body = chat(server.script(by_hash))
+            await client.post(f"{proxy.url}/v1/chat/completions", json=body)
+    audit = audit_store(tmp_path / "a.db", find_game)
+    assert audit.level() == "warn"
+    assert "1 calls that 's3gym proxy' recorded" in audit.findings[0].message

@@ -16,12 +16,12 @@ from studies import TINY, learner_rows, verifier_rows
 
 from s3gym import ConfigError, Reply, Schedule, Seal, Sweep, Usage
 from s3gym.agents.answers import JsonContract
-from s3gym.api import seed_plan
 from s3gym.budget import Budget
 from s3gym.catalog import model_part
 from s3gym.cli.main import main
 from s3gym.errors import BudgetExhaustedError
 from s3gym.meter import Meter
+from s3gym.plans import seed_plan
 from s3gym.sealed.seal import allowed
 from s3gym.testing.fakes import ScriptedChat
 
@@ -154,13 +154,15 @@ FAULTS = {
     "forges": "agent 'forges' returned Usage(",
     "hangs": "did not answer",
     "spends": "forged",
+    "forges_errors": "? forged",
+    "leaves_a_process": "its sealed process ended with exit code 4",
 }
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ("hangs", "raises", "spends")))
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("dies", "scribbles", "forges")))
         for name in FAULTS
     ],
 )
@@ -353,3 +355,8 @@ def test_sealed_on_the_command_line(
         assert not caught.value.code, capsys.readouterr()
     assert "2 of 2 studies done" in capsys.readouterr().out
     assert "sealed_own" not in sys.modules
+
+
+def test_a_person_cannot_be_sealed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no terminal"):
+        sweep(tmp_path / "out.db", "human").plans()

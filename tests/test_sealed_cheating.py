@@ -12,12 +12,14 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from model_server import ModelServer, by_hash
+from open_python import open_python, runs_s3gym
 from sealed_agents import ATTACKS
 from sealed_runs import notes, sweep
 
 from s3gym import Schedule, Seal
+from s3gym.proxy.upstream import PLACEHOLDER
 
-ROOT = Path(__file__).parents[1]
 USER = "nobody"
 ONE_EACH = Schedule(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1)
 pytestmark = pytest.mark.skipif(
@@ -38,43 +40,20 @@ def store() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def python() -> Iterator[str]:
-    """Return an interpreter with s3gym that the other user may run; skip where there is none."""
+    """Return an interpreter with s3gym that the other user may run."""
     if os.geteuid() != 0:
         pytest.skip("running as another user needs root (issue 8)")
     try:
-        pwd.getpwnam(USER)
+        account = pwd.getpwnam(USER)
     except KeyError:
         pytest.skip(f"there is no user {USER} (issue 8)")
-    if runs_s3gym(sys.executable):
-        yield sys.executable
-        return
-    # This interpreter lies where only root may go; one of the system may do.
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for stale in Path("/tmp").glob("s3gym-python-*"):  # of a test that was killed
+        shutil.rmtree(stale, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix="s3gym-python-", dir="/tmp"))
-    folder.chmod(0o755)
-    package = folder / "site" / "s3gym"
-    shutil.copytree(ROOT / "s3gym", package)
-    for name in ("memory", "agents", "games"):
-        shutil.copytree(ROOT / name, package / name)
-    path = [str(package.parent), *(entry for entry in sys.path if "site-packages" in entry)]
-    script = folder / "python"
-    script.write_text(f'#!/bin/sh\nPYTHONPATH={":".join(path)} exec /usr/bin/{version} "$@"\n')
-    script.chmod(0o755)
-    if not runs_s3gym(str(script)):
-        pytest.skip(f"no interpreter with s3gym that {USER} may run (issue 8)")
-    yield str(script)
+    made = open_python(folder)
+    assert runs_s3gym(made, account.pw_uid, account.pw_gid), "the tests' own copy does not run"
+    yield str(made)
     shutil.rmtree(folder)
-
-
-def runs_s3gym(python: str) -> bool:
-    try:
-        subprocess.run(
-            [python, "-P", "-c", "import s3gym"], user=USER, group=pwd.getpwnam(USER).pw_gid,
-            extra_groups=(), check=True, capture_output=True, cwd="/",
-        )  # fmt: skip
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
 
 
 def worked(store: Path, seal: Seal | None) -> set[str]:
@@ -105,9 +84,7 @@ def test_of_an_ordinary_user_a_seal_protects_all_but_the_files(store: Path, pyth
     """The parent itself runs as that user here, so nothing but the seal stands in the way."""
     account = pwd.getpwnam(USER)
     os.chown(store.parent, account.pw_uid, account.pw_gid)
-    tests = str(Path(__file__).parent)
     program = (
-        f"import sys; sys.path.insert(0, {tests!r})\n"
         f"from pathlib import Path\nfrom s3gym import Seal\nfrom sealed_runs import sweep\n"
         f"seal = Seal(python={python!r})\n"
         f"sweep(Path({str(store)!r}), 'sealed_agents:cheats', seal=seal).run_sync()\n"
@@ -123,6 +100,19 @@ def test_of_an_ordinary_user_a_seal_protects_all_but_the_files(store: Path, pyth
 
 def test_a_sealed_user_stops_every_attack(store: Path, python: str) -> None:
     assert worked(store, Seal(user=USER, python=python)) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_sealed_user_plays_behind_the_proxy(store: Path, python: str) -> None:
+    with ModelServer().running() as server:
+        assert server.script(by_hash) == "scripted-1"
+        seal = Seal(user=USER, python=python)
+        found = sweep(store, "sealed_agents:shop_bot", seal=seal, schedule=ONE_EACH)
+        async with found.proxy(openai=server.openai_url):
+            result = await found.run()
+    assert not result.outcome.failed, result.outcome
+    assert {*notes(store)} == {f"child {PLACEHOLDER}"}
 
 
 @pytest.mark.slow

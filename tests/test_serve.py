@@ -283,7 +283,9 @@ def test_a_study_is_played_over_http_on_loopback(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_study_that_was_left_is_resumed(tmp_path: Path) -> None:
+def test_a_study_that_was_left_is_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = tmp_path / "out.db"
 
     async def leave() -> None:
@@ -303,6 +305,10 @@ def test_a_study_that_was_left_is_resumed(tmp_path: Path) -> None:
 
     anyio.run(leave)
     assert len(learner_rows(store)["steps"]) == 4
+    with pytest.raises(SystemExit) as caught:
+        main(["resume", str(store)])
+    assert caught.value.code == 2
+    assert "go on with 's3gym serve --mcp --resume" in capsys.readouterr().err
     check_store(store, *anyio.run(come_back))
 
 
@@ -312,3 +318,29 @@ def test_serve_writes_over_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
         main(serve_command(tmp_path / "out.db")[4:])
     assert caught.value.code == 2
     assert "name another file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--http", "99999"], "99999 is not in the range"),
+        (["--name", "a/b c"], "'a-b-c' would do"),
+        (["--http", "BUSY"], "cannot listen on 127.0.0.1:"),
+    ],
+)
+def test_what_cannot_be_served_is_said_before_a_store_is_made(
+    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = str(busy.getsockname()[1])
+        with pytest.raises(SystemExit) as caught:
+            main(
+                serve_command(tmp_path / "out.db", *(word.replace("BUSY", port) for word in words))[
+                    4:
+                ]
+            )
+    assert caught.value.code == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "out.db").exists()

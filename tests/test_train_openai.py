@@ -13,10 +13,18 @@ import anyio
 import pytest
 from finetune_server import FineTuneServer, fails, is_cancelled, succeeds
 
+from s3gym.agents.model import ModelAgent
+from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.agents.train_openai import OpenAIFineTune, Progress
+from s3gym.api import Study
+from s3gym.audit import audit_store
+from s3gym.catalog import find_game
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ModelError, ServiceError
 from s3gym.records import Message
+from s3gym.schedule import Schedule
+from s3gym.sft import SFTPolicy
+from s3gym.training import Training
 
 FILES, JOBS = "/v1/files", "/v1/fine_tuning/jobs"
 EXAMPLES = [
@@ -239,3 +247,32 @@ def test_a_killed_process_loses_nothing_that_was_paid_for(
     ref = anyio.run(updated, trainer(server), tmp_path, EXAMPLES)
     assert ref.location == "ft:small-1:ftjob-1"
     assert server.asked.count(FILES) == server.asked.count(JOBS) == 1
+
+
+async def test_a_study_trains_by_a_provider_and_is_audited(
+    server: FineTuneServer, tmp_path: Path
+) -> None:
+    schedule = Schedule(
+        exploration_episodes=2, evaluate_every=1, evaluation_episodes=1, max_steps=2
+    )
+    store = tmp_path / "a.db"
+    result = await Study(
+        game="trust",
+        agent=ModelAgent(OpenAIChat("small-1", base_url=server.url), layout="cached"),
+        training=Training(trainer=trainer(server), policy=SFTPolicy(min_score=1)),
+        schedule=schedule,
+        repeats=1,
+        seed=3,
+        store=store,
+    ).run()
+    assert not result.outcome.failed
+    assert [checkpoint for checkpoint, _ in result.curve] == [0, 1, 2]
+    assert [job["asked"]["model"] for job in server.jobs.values()] == [
+        "small-1",
+        "ft:small-1:ftjob-1",
+    ]
+    lines = [json.loads(line) for line in server.contents["file-1"].splitlines()]
+    earlier = [one for line in lines for one in line["messages"][:-1] if one["role"] != "user"]
+    assert {one.get("weight") for one in earlier if one["role"] == "assistant"} == {0}
+    findings = audit_store(store, find_game).findings
+    assert not [finding for finding in findings if finding.level == "fail"]

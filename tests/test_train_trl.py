@@ -16,9 +16,10 @@ import anyio
 import pytest
 from tiny_model import make_tiny_model, needs_training_libraries
 
-from s3gym.agents.hf_device import Placement, place
-from s3gym.agents.train_trl import TRLTrainer
-from s3gym.agents.trl_worker import failure
+from s3gym.agents.hf_device import Placement, one_gpu, place
+from s3gym.agents.hf_weights import import_library
+from s3gym.agents.train_trl import TRLTrainer, _row
+from s3gym.agents.trl_worker import encoded, failure, padded
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ServiceError
 from s3gym.records import Message
@@ -102,6 +103,25 @@ def test_a_device_that_is_not_there_is_an_error(device: str, complaint: str) -> 
         place("cuda:1", torch_with(gpus=1))
 
 
+@pytest.mark.parametrize(
+    ("device", "visible", "expected"),
+    [
+        ("auto", None, ("auto", "0")),
+        ("cuda:1", None, ("cuda", "1")),
+        ("cuda:1", "4, 7", ("cuda", "7")),
+        ("cuda", "4,7", ("cuda", "4")),
+        ("auto", "", ("auto", "")),
+        ("cpu", None, ("cpu", "0")),
+    ],
+)
+def test_an_update_sees_one_gpu(
+    device: str, visible: str | None, expected: tuple[str, str]
+) -> None:
+    assert one_gpu(device, visible) == expected
+    with pytest.raises(ConfigError, match="CUDA_VISIBLE_DEVICES shows 2 GPUs"):
+        one_gpu("cuda:2", "4,7")
+
+
 def test_the_name_holds_what_changes_the_weights(tmp_path: Path) -> None:
     base = fake_model(tmp_path / "m")
     assert TRLTrainer(f"hf:{base}").name == "trl lora rank=8 alpha=16 lr=0.0002 epochs=1 batch=4"
@@ -163,12 +183,13 @@ async def test_an_update_gives_weights_that_play_and_repeats_itself(
     base = await trainer.base()
     untouched = files(model)
     first = await update(trainer, tmp_path / "a", EXAMPLES)
-    again = await update(trainer, tmp_path / "b", EXAMPLES)
-    assert first.hash == again.hash == trainer.fingerprint(first.location) != base.hash
-    assert first.log == again.log
+    assert first.hash == trainer.fingerprint(first.location) != base.hash
+    if method == "lora":
+        again = await update(trainer, tmp_path / "b", EXAMPLES)
+        assert (first.hash, first.log) == (again.hash, again.log)
     assert (first.log["steps"], first.log["examples"], len(first.log["losses"])) == (2, 4, 2)
     assert first.log["losses"][1] < first.log["losses"][0]
-    assert first.log["tokens"] > first.log["answer_tokens"] > 8 * 10
+    assert first.log["tokens"] > first.log["answer_tokens"] > 2 * 4 * 5
     assert first.machine["peak_mb"] > 100
     assert first.machine["seconds"] > 0
     assert files(model) == untouched
@@ -202,10 +223,60 @@ async def test_a_finished_update_is_found_and_a_half_finished_one_is_no_obstacle
 async def test_a_heavier_example_pulls_harder(model: Path, tmp_path: Path) -> None:
     trainer = TRLTrainer(model, steps=1, learning_rate=1e-2, device="cpu")
     light = await update(trainer, tmp_path / "light", EXAMPLES)
-    same = [replace(example, weight=5.0) for example in EXAMPLES]
-    assert (await update(trainer, tmp_path / "same", same)).hash == light.hash
     heavy = [replace(EXAMPLES[0], weight=5.0), *EXAMPLES[1:]]
     assert (await update(trainer, tmp_path / "heavy", heavy)).hash != light.hash
+
+
+def as_tokens(
+    model: Path, examples: list[Example], max_length: int | None = None
+) -> tuple[list[dict[str, Any]], int]:
+    transformers = import_library("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    order: dict[str, Any] = {"template": {}, "max_length": max_length}
+    return encoded(tokenizer, [_row(example) for example in examples], order, 4096)
+
+
+@pytest.mark.slow
+def test_weights_of_examples_are_relative(model: Path) -> None:
+    heavy = [replace(example, weight=7.0 if example.step else 1.0) for example in EXAMPLES]
+    rows, _ = as_tokens(model, heavy)
+    assert [row["weight"] for row in rows] == [1 / 5.5, *[7 / 5.5] * 3]
+    same, _ = as_tokens(model, [replace(example, weight=9.0) for example in EXAMPLES])
+    assert [row["weight"] for row in same] == [1.0] * 4
+
+
+@pytest.mark.slow
+def test_the_answer_alone_is_learned_as_the_model_would_write_it(model: Path) -> None:
+    tokenizer = import_library("transformers").AutoTokenizer.from_pretrained(model)
+    rows, _ = as_tokens(model, EXAMPLES[:1])
+    learned = [label for label in rows[0]["labels"] if label >= 0]
+    assert tokenizer.decode(learned) == "Answer: cheat, Score: 2<|im_end|>"
+    prompt = rows[0]["input_ids"][: -len(learned)]
+    chat = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Round 0?"}]
+    asked = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    assert prompt == tokenizer(asked, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.slow
+def test_examples_beyond_the_longest_are_left_out(model: Path) -> None:
+    long = replace(EXAMPLES[0], messages=(Message("user", "word " * 300),))
+    rows, too_long = as_tokens(model, [long, *EXAMPLES], 256)
+    assert (len(rows), too_long) == (4, 1)
+    with pytest.raises(ConfigError, match="all 1 examples are longer than 256 tokens"):
+        as_tokens(model, [long], 256)
+
+
+@pytest.mark.slow
+def test_a_batch_lies_at_the_right_end_and_needs_a_mask_only_for_gaps(model: Path) -> None:
+    torch = import_library("torch")
+    rows, _ = as_tokens(
+        model, [EXAMPLES[0], replace(EXAMPLES[1], messages=(Message("user", "x"),))]
+    )
+    made = padded(torch, rows, 0)
+    assert made["input_ids"][:, -1].tolist() == made["labels"][:, -1].tolist()
+    gaps = (made["attention_mask"] == 0).sum(1).tolist()
+    assert sorted(gaps)[0] == 0 < sorted(gaps)[1]
+    assert "attention_mask" not in padded(torch, rows[:1], 0)
 
 
 def worker_of(folder: Path) -> int:
@@ -307,13 +378,3 @@ async def test_an_answer_that_the_tokenizer_breaks_is_named(model: Path, tmp_pat
     (base / "tokenizer.json").write_text(json.dumps(tokenizer))
     with pytest.raises(ConfigError, match="the tokenizer breaks the response contract: the answer"):
         await update(TRLTrainer(base, device="cpu"), tmp_path / "u", EXAMPLES)
-
-
-@pytest.mark.slow
-async def test_examples_beyond_the_longest_are_left_out(model: Path, tmp_path: Path) -> None:
-    long = replace(EXAMPLES[0], messages=(Message("user", "word " * 300),))
-    trainer = TRLTrainer(model, steps=1, max_length=256, device="cpu")
-    ref = await update(trainer, tmp_path, [long, *EXAMPLES])
-    assert (ref.log["examples"], ref.log["too_long"]) == (4, 1)
-    with pytest.raises(ConfigError, match="all 1 examples are longer than 256 tokens"):
-        await update(trainer, tmp_path / "b", [long])

@@ -48,7 +48,7 @@ device = "cpu"
 """
 
 
-def prompts() -> Sequence[Sequence[Message]]:
+def prompts(store: Path) -> Sequence[Sequence[Message]]:
     """Return what an agent is asked on trust, in the layout of the study."""
     chat = ScriptedChat(lambda request: "Answer: cheat, Score: 3")
     schedule = Schedule(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1)
@@ -58,18 +58,24 @@ def prompts() -> Sequence[Sequence[Message]]:
         schedule=schedule,
         repeats=1,
         seed=1,
-        store="prompts.db",
+        store=store,
     ).run_sync()
     return [request.messages for request in chat.requests]
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty current folder with a tiny model that can speak, and a study file."""
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a tiny model that can speak."""
     needs_training_libraries()
+    folder = tmp_path_factory.mktemp("speaking")
+    return make_speaking_model(folder / "tiny", prompts(folder / "prompts.db"))
+
+
+@pytest.fixture
+def place(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a current folder with a study file."""
     monkeypatch.chdir(tmp_path)
-    make_speaking_model(tmp_path / "tiny", prompts())
-    (tmp_path / "study.toml").write_text(f'agent = "hf:{tmp_path / "tiny"}"\n{STUDY}')
+    (tmp_path / "study.toml").write_text(f'agent = "hf:{tiny}"\n{STUDY}')
     return tmp_path
 
 
@@ -86,7 +92,7 @@ def s3gym(*words: str) -> "subprocess.Popen[str]":
 
 def finished(*words: str) -> str:
     process = s3gym(*words)
-    said, _ = process.communicate(timeout=170)
+    said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
     return said
 
@@ -110,7 +116,7 @@ def n_updates(store: Path) -> int:
 def test_a_training_study_of_a_real_model_survives_a_kill_and_is_audited(place: Path) -> None:
     store = place / "a.db"
     process = s3gym("run", "study.toml", "--store", "a.db", "--quiet")
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while n_updates(store) < 1 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
@@ -140,7 +146,7 @@ def test_a_study_whose_trainer_is_interrupted_ends_as_if_nothing_had_happened(
     finished("run", "study.toml", "--store", "a.db", "--quiet")
     store = place / "b.db"
     process = s3gym("run", "study.toml", "--store", "b.db", "--quiet")
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not list(place.glob("b.db.weights/**/try-*/output.txt")):
         assert process.poll() is None
         assert time.monotonic() < deadline

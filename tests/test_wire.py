@@ -96,11 +96,19 @@ def test_a_record_comes_back_equal_over_a_line(record: Any) -> None:
     assert repr(back) == repr(record)
 
 
-def test_lone_surrogates_cross_the_pipe() -> None:
-    decision = Decision(action="\ud800", self_score=-0.0)
+def test_of_lone_surrogates_a_question_mark_crosses_the_pipe() -> None:
+    decision = Decision(action="\ud800 \U0001f642 \udfff", self_score=-0.0)
     back = decode(Decision, from_line(to_line(encode(decision))))
-    assert back.action == "\ud800"
+    assert back.action == "? \U0001f642 ?"
     assert repr(back.self_score) == "-0.0"
+    assert from_line(b'{"\\uD800": ["\\\\ud800"]}') == {"?": ["\\ud800"]}
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63 - 1)])
+def test_an_integer_crosses_as_far_as_a_store_keeps_it(number: int) -> None:
+    assert from_line(to_line({"a": number})) == {"a": number}
+    with pytest.raises(WireError):
+        from_line(to_line({"a": number * 2}))
 
 
 GOOD = encode(Decision(action="cheat", self_score=1.0))

@@ -12,7 +12,7 @@ from s3gym.errors import S3GymError
 from s3gym.records import LAYOUTS, Message, Observation, Phase, Turn
 from s3gym.store.hashes import message_hash
 from s3gym.store.ledger import Ledger, RecordedStep
-from s3gym.store.spec import read_spec
+from s3gym.store.spec import kept_apart, read_spec
 from s3gym.text import shorten
 
 EXAMPLES = ("correct", "sample")
@@ -55,6 +55,8 @@ def check_isolation(db: sqlite3.Connection, audit: Audit) -> None:
                     f"rests on {shorten(source)}, which is no earlier exploration episode of its "
                     f"study",
                 )
+    for study, spec in db.execute("SELECT id, spec FROM studies ORDER BY id"):
+        audit.kept[study] = kept_apart(read_spec(study, spec))
     for study, parts in not_provable(db).items():
         audit.warn(
             "isolation",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from s3gym.contracts.game import GameSpec
+from s3gym.store.spec import Kept
 
 Level = Literal["pass", "warn", "fail"]
 CHECKS = (
@@ -40,11 +41,12 @@ class Finding:
 
 @dataclass(slots=True)
 class Audit:
-    """Findings, and how much each check looked at."""
+    """Findings, how much each check looked at, and how each study's agent was kept apart."""
 
     findings: list[Finding] = field(default_factory=list)
     looked_at: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
     root: str | None = None
+    kept: dict[str, Kept] = field(default_factory=dict)
 
     def fail(self, check: str, where: str, message: str) -> None:
         """Add a fault."""

@@ -5,6 +5,7 @@ import sqlite3
 from typing import Any
 
 from s3gym.audit.findings import Audit
+from s3gym.calls import APART
 from s3gym.plans import episode_id
 from s3gym.records import Phase
 from s3gym.schedule import Schedule
@@ -74,7 +75,7 @@ def _orphans(db: sqlite3.Connection, audit: Audit) -> None:
         "scores": "SELECT episode FROM scores WHERE episode NOT IN (SELECT id FROM episodes)",
         "episodes": "SELECT id FROM episodes WHERE study NOT IN (SELECT id FROM studies)",
         "calls": "SELECT place || ' ' || step || ' ' || purpose || ' ' || attempt FROM calls "
-        "WHERE study NOT IN (SELECT id FROM studies)",
+        f"WHERE study NOT IN (SELECT id FROM studies) AND study != '{APART}'",
         "seals": "SELECT study FROM seals WHERE study NOT IN (SELECT id FROM studies)",
     }
     for name, question in questions.items():
@@ -82,6 +83,10 @@ def _orphans(db: sqlite3.Connection, audit: Audit) -> None:
         says = f"names a row of {of} that is missing" if of else "belongs to no recorded row"
         for (key,) in db.execute(f"{question} ORDER BY 1"):
             audit.fail("completeness", f"{table} {key}", says)
+    (apart,) = db.execute("SELECT count(*) FROM calls WHERE study = ?", (APART,)).fetchone()
+    if apart:
+        says = f"{apart} calls that 's3gym proxy' recorded belong to no study"
+        audit.warn("completeness", f"calls {APART}", says)
 
 
 def _check_studies(db: sqlite3.Connection, audit: Audit) -> None:
@@ -212,6 +217,8 @@ def _check_counts(
 def check_seeds(db: sqlite3.Connection, audit: Audit) -> None:
     """Every episode was played under the seed that the plan gives it."""
     secrets = dict(db.execute("SELECT key, value FROM secrets").fetchall())
+    if not db.execute("SELECT 1 FROM studies").fetchone():
+        return
     if not {"root_seed", "salt"} <= set(secrets):
         audit.fail("seeds", "secrets", "the root seed or the salt is missing")
         return

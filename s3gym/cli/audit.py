@@ -1,5 +1,6 @@
 """``s3gym audit``: is the store what was played, and did nothing leak?"""
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -48,6 +49,8 @@ def audit_command(store: Path, expect: str | None, game: tuple[str, ...], *, qui
         if len(findings) > MOST_SHOWN:
             say(f"      and {len(findings) - MOST_SHOWN} more")
     if not quiet:
+        for kept, count in sorted(Counter(audit.kept.values()).items()):
+            say(f"kept  {kept}: {count} of {len(audit.kept)} studies")
         say(f"root  {audit.root or 'not sealed: studies are unfinished'}")
     if audit.level() == "fail":
         raise SystemExit(1)

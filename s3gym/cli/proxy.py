@@ -1,7 +1,9 @@
 """``s3gym proxy``: any app's model calls into a store; and the proxy of ``run`` and ``resume``."""
 
+import logging
 import os
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.proxy.recording import Recording
 from s3gym.proxy.server import Serving, address, environment, listening, upstreams
+from s3gym.sealed.parts import reached
 from s3gym.store import file
 from s3gym.store.ledger import recorded_replies
 from s3gym.store.store import Store
@@ -37,6 +40,11 @@ class Front:
     openai: str
     anthropic: str
     replies: Mapping[str, Reply] | None
+
+    def before(self, sweep: Sweep) -> None:
+        """Let sealed agents find this proxy from the moment on at which they are loaded."""
+        if sweep.seal is not None:
+            sweep.seal = reached(sweep.seal, address(self.listener))
 
     def around(self, sweep: Sweep, start: Start) -> Start:
         """Return a start of the run behind this proxy."""
@@ -104,6 +112,7 @@ def proxy_command(
     With a COMMAND after --, runs it with the addresses of the proxy in its environment, and exits
     with its exit code. Without one, serves until it is interrupted.
     """
+    logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
     if replay and not store.exists():
         raise ConfigError(f"--replay: {store}: no such file")
     meter = Meter(
@@ -112,7 +121,11 @@ def proxy_command(
     with Store.open(store) if store.exists() else Store.create(store) as opened:
         recording = Recording(opened, meter, replay=replay)
         serving = Serving(
-            recording.answer, openai=openai, anthropic=anthropic, listener=listening(port)
+            recording.answer,
+            openai=openai,
+            anthropic=anthropic,
+            listener=listening(port),
+            offline=replay,
         )
         try:
             code = anyio.run(_serve, serving, command)

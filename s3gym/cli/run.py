@@ -39,7 +39,7 @@ from s3gym.halt import HaltedError
 from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
-from s3gym.store.spec import read_spec
+from s3gym.store.spec import kept_apart, read_spec
 from s3gym.store.verdicts import VerdictLog
 
 
@@ -79,6 +79,8 @@ def run_command(
     config = read_config(study_file, given_options(given), overrides)
     wiring = wire(config, replay, offline=dry_run or keys_are_elsewhere(engine))
     sweep = wiring.sweep
+    if before_agents is not None:
+        before_agents.before(sweep)
     plans = sweep.plans()
     if dry_run:
         _show_plans(config, plans)
@@ -156,6 +158,8 @@ def _continue(
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay, offline=keys_are_elsewhere(engine))
+    if before_agents is not None:
+        before_agents.before(wiring.sweep)
     charge_folder(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
     start: Callable[[], Any] = wiring.sweep.resume
@@ -164,8 +168,12 @@ def _continue(
     _finish(wiring, watcher, start, before_agents)
 
 
-def recorded_config(store: Path) -> dict[str, Any]:
-    """Return the configuration that a store was made with, its limits and budget included."""
+def recorded_config(store: Path, *, over_mcp: bool = False) -> dict[str, Any]:
+    """Return the configuration that a store was made with, its limits and budget included.
+
+    Raises:
+        ConfigError: It holds no study, or one that is played ``over_mcp``, unless that is meant.
+    """
     db = file.open_reader(store)
     try:
         rows = db.execute(
@@ -181,6 +189,10 @@ def recorded_config(store: Path) -> dict[str, Any]:
         )
     specs = [read_spec(row[5], row[4]) for row in rows]
     first = specs[0]
+    if kept_apart(first) == "over MCP" and not over_mcp:
+        raise ConfigError(
+            f"{store}: is played over MCP; go on with 's3gym serve --mcp --resume --store {store}'"
+        )
     recorded = {
         "game": list(dict.fromkeys(row[0] for row in rows)),
         "agent": list(dict.fromkeys(_name(spec, "agent") for spec in specs)),

@@ -16,8 +16,10 @@ from s3gym.cli.parts import wire
 from s3gym.cli.run import recorded_config, say_result
 from s3gym.config import RunConfig, read_config, validated
 from s3gym.errors import ConfigError
+from s3gym.parts import fit_for_ids
+from s3gym.proxy.server import address, listening
 from s3gym.schedule import SCHEDULES
-from s3gym.serve import LOOPBACK, Desk, outcome_reader, play_outside, serve_http, tools
+from s3gym.serve import Desk, outcome_reader, play_outside, serve_http, tools
 from s3gym.store import file
 
 PATIENCE = 86_400.0
@@ -26,7 +28,12 @@ PATIENCE = 86_400.0
 
 @click.command("serve")
 @click.option("--mcp", is_flag=True, required=True, help="Serve the Model Context Protocol.")
-@click.option("--http", type=int, metavar="PORT", help="Over HTTP on loopback; default: stdio.")
+@click.option(
+    "--http",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Over HTTP on loopback, 0: a free port; default: stdio.",
+)
 @click.option("--game", multiple=True, help="Game: a name or module:attribute.")
 @click.option("--memory", multiple=True, help="Memory between episodes (default history).")
 @click.option("--name", default="mcp", help="Name of the outside agent in ids and reports.")
@@ -48,6 +55,11 @@ def serve_command(
 ) -> None:
     """Let an outside agent play a study: rules, observe, act, recall, and nothing else."""
     logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
+    if fit_for_ids(name) != name:
+        raise ConfigError(
+            f"--name: expected letters, digits, '_', '-' and '.', got {name!r}; "
+            f"{fit_for_ids(name)!r} would do"
+        )
     if resume:
         config = _recorded(store, name)
     else:
@@ -55,6 +67,7 @@ def serve_command(
         values = defaults | given_options(given) | {"agent": [name], "store": str(store)}
         config = read_config(None, values, overrides)
         file.must_be_new(store)
+    listener = None if http is None else listening(http)
     results: list[Result] = []
 
     async def play() -> None:
@@ -67,10 +80,12 @@ def serve_command(
             results.append(await (sweep.resume() if resume else sweep.run()))
 
         def serve() -> Awaitable[None]:
-            return server.run_stdio_async() if http is None else serve_http(server, desk, http)
+            if listener is None:
+                return server.run_stdio_async()
+            return serve_http(server, desk, listener)
 
-        if http is not None:
-            say_error(f"http://{LOOPBACK}:{http}/mcp; Ctrl-C stops, resumably")
+        if listener is not None:
+            say_error(f"{address(listener)}/mcp; Ctrl-C stops, resumably")
         await play_outside(desk, study, serve)
 
     anyio.run(play)
@@ -78,7 +93,7 @@ def serve_command(
 
 
 def _recorded(store: Path, name: str) -> RunConfig:
-    recorded = recorded_config(store)
+    recorded = recorded_config(store, over_mcp=True)
     if recorded["agent"] != [name]:
         raise ConfigError(f"--name: this store was played by {recorded['agent'][0]!r}")
     return validated(RunConfig, recorded | {"store": str(store)}, str(store))

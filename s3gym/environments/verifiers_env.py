@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from s3gym.environments.table import Table
-from s3gym.errors import MissingExtraError
+from s3gym.errors import ConfigError
 from s3gym.prompts import RESPONSE_CONTRACT
 from s3gym.records import Observation, Phase
 from s3gym.replies import parse_reply
@@ -21,7 +21,10 @@ from s3gym.replies import parse_reply
 try:
     import verifiers.v1 as vf
 except ModuleNotFoundError as error:
-    raise MissingExtraError("the verifiers environment", "verifiers") from error
+    raise ConfigError(
+        "the verifiers environment needs verifiers; install it after s3gym, because the two want "
+        "different versions of openai: pip install verifiers"
+    ) from error
 
 __all__ = ["S3GymTaskset", "S3GymVerifiersEnv"]
 

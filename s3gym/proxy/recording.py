@@ -3,15 +3,12 @@
 from collections import deque
 
 from s3gym.broker import CHARACTERS_PER_TOKEN, Limits
-from s3gym.calls import CallSite
+from s3gym.calls import APART, CallSite
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ModelError
 from s3gym.proxy.upstream import Request, Upstream
 from s3gym.store.hashes import request_hash
 from s3gym.store.store import Store, now
-
-PLACE = "proxy"
-"""Study and place of the calls that belong to no game."""
 
 
 class Recording:
@@ -29,10 +26,10 @@ class Recording:
         self._known: dict[str, deque[Reply]] = {}
         self._next = 0
         steps = store.connection.execute(
-            "SELECT step FROM calls WHERE study = ? ORDER BY step", (PLACE,)
+            "SELECT step FROM calls WHERE study = ? ORDER BY step", (APART,)
         ).fetchall()
         for (step,) in steps:
-            found = store.ledger.call(CallSite(study=PLACE, place=PLACE, step=step), "act", 0)
+            found = store.ledger.call(CallSite(study=APART, place=APART, step=step), "act", 0)
             if found is not None and isinstance(found[1], Reply):
                 self._known.setdefault(found[0], deque()).append(found[1])
             self._next = step + 1
@@ -54,7 +51,7 @@ class Recording:
             lambda: upstream.complete(messages, max_tokens=max_tokens),
             tokens=len(request.body) // CHARACTERS_PER_TOKEN,
         )
-        site = CallSite(study=PLACE, place=PLACE, step=self._next)
+        site = CallSite(study=APART, place=APART, step=self._next)
         self._next += 1
         with self._store.transaction():
             self._store.ledger.add_call(
@@ -62,7 +59,7 @@ class Recording:
                 "act",
                 0,
                 chat=upstream.name,
-                layout=PLACE,
+                layout=APART,
                 request_hash=asked,
                 messages=messages,
                 seed=None,
@@ -70,7 +67,7 @@ class Recording:
                 reply=reply,
             )
             seconds = (now() - started).total_seconds()
-            self._store.note_time("call", f"{PLACE}#{site.step}", started, seconds)
+            self._store.note_time("call", f"{APART}#{site.step}", started, seconds)
         return reply.text
 
     def _recorded(self, asked: str, upstream: Upstream) -> str:

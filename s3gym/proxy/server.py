@@ -30,6 +30,7 @@ from s3gym.errors import (
     ServiceError,
 )
 from s3gym.proxy.upstream import (
+    PLACEHOLDER,
     UPSTREAMS,
     Provider,
     Request,
@@ -43,6 +44,10 @@ log = logging.getLogger("s3gym")
 HOST = "127.0.0.1"
 START_SECONDS = 10.0
 READ_SECONDS = 300.0
+KEY_VARIABLES: dict[Provider, str] = {
+    "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,11 @@ def environment(url: str) -> dict[str, str]:
     }
 
 
+def keyless(url: str) -> dict[str, str]:
+    """Return ``environment`` for an app that shall not have a key: the proxy puts it in."""
+    return environment(url) | dict.fromkeys(KEY_VARIABLES.values(), PLACEHOLDER)
+
+
 def listening(port: int) -> socket.socket:
     """Return a socket that listens on loopback; raises ``ConfigError`` when it cannot."""
     # The protocol is named because asyncio looks for it before it turns off Nagle's algorithm,
@@ -77,7 +87,7 @@ def listening(port: int) -> socket.socket:
         found.bind((HOST, port))
     except OSError as error:
         found.close()
-        raise ConfigError(f"the proxy cannot listen on {HOST}:{port}: {error}") from error
+        raise ConfigError(f"cannot listen on {HOST}:{port}: {error}") from error
     found.listen(128)
     return found
 
@@ -96,6 +106,8 @@ class Serving:
             is now, else OpenAI's own.
         anthropic: The same for the Anthropic paths.
         listener: A listening socket; default a new one on a free port.
+        keys: Variable -> key of a server, for apps that have but a placeholder.
+        offline: Nothing is asked of a server here; what apps ask about models is refused.
 
     Attributes:
         url: Root of both formats; OpenAI's SDK wants ``URL/v1``, Anthropic's wants ``URL``.
@@ -112,8 +124,10 @@ class Serving:
         openai: str | None = None,
         anthropic: str | None = None,
         listener: socket.socket | None = None,
+        keys: Mapping[str, str] | None = None,
+        offline: bool = False,
     ) -> None:
-        self._answer = answer
+        self._answer, self._keys, self._offline = answer, keys or {}, offline
         self.upstreams = upstreams(openai, anthropic)
         self._server = _server(self._handle)
         self._listener = listener or listening(0)
@@ -160,16 +174,30 @@ class Serving:
         return await anyio.to_thread.run_sync(partial(portal.call, self._exchange, request))
 
     async def _exchange(self, request: Request) -> Exchange:
+        provider = request.provider
         try:
-            upstream = Upstream(request, self.upstreams[request.provider], self._client)
+            if request.method == "POST":
+                request.check()
+            key = self._keys.get(KEY_VARIABLES[provider], "")
+            upstream = Upstream(request, self.upstreams[provider], self._client, key)
         except ValueError as error:
-            return failed(400, f"the request's body is no JSON: {error}")
+            return failed(400, f"the request's body is no JSON that can be kept: {error}")
         try:
-            text = await self._answer(request, upstream)
+            if request.method == "GET":
+                text = await self._about_models(upstream)
+            else:
+                text = await self._answer(request, upstream)
         except S3GymError as error:
             return refused(error)
         kind = "text/event-stream; charset=utf-8" if is_stream(text) else "application/json"
         return Exchange(status=200, body=text.encode(), headers={"content-type": kind})
+
+    async def _about_models(self, upstream: Upstream) -> str:
+        """Pass on what asks about models; it is no call of one, so nothing is recorded."""
+        if self._offline:
+            raise ModelError("nothing is recorded about models", retryable=False, status=404)
+        text, _ = await upstream.forward()
+        return text
 
 
 def upstreams(openai: str | None, anthropic: str | None) -> dict[Provider, str]:
@@ -224,12 +252,17 @@ def _server(handle: Callable[[Request], Awaitable[Exchange]]) -> Any:
         asked = Request(
             path=f"{request.url.path}{query}",
             body=await request.body(),
+            method=request.method,
             headers=dict(request.headers),
         )
         given = await handle(asked)
         return responses.Response(given.body, given.status, headers=dict(given.headers))
 
-    app = applications.Starlette(routes=[routing.Route("/v1/{path:path}", serve, methods=["POST"])])
+    routes = [
+        routing.Route("/v1/models{path:path}", serve, methods=["GET"]),
+        routing.Route("/v1/{path:path}", serve, methods=["POST"]),
+    ]
+    app = applications.Starlette(routes=routes)
     settings = uvicorn.Config(
         app,
         log_level="critical",

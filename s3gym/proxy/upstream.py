@@ -22,6 +22,10 @@ UPSTREAMS: dict[Provider, str] = {
     "openai": "https://api.openai.com",
     "anthropic": "https://api.anthropic.com",
 }
+PLACEHOLDER = "held-by-s3gym"
+"""In place of a key, for an app that shall not have one."""
+KEYS = frozenset({"authorization", "x-api-key"})
+"""Headers that hold a key."""
 ANTHROPIC_PATHS = ("/v1/messages", "/v1/complete")
 NOT_FORWARDED = frozenset(
     {
@@ -40,6 +44,8 @@ NOT_FORWARDED = frozenset(
 CONVERSATIONS = ("messages", "input")
 """Fields of a request body that hold a list of parts, one per message."""
 ROLES: dict[str, Role] = {"system": "system", "developer": "system", "assistant": "assistant"}
+MOST_TOKENS = 2**53
+"""As much as a limit of new tokens is taken for."""
 LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 FINISHES: dict[str, Finish] = {
     "length": "length",
@@ -63,16 +69,29 @@ class Request:
         path: With its query, for example ``/v1/chat/completions``.
         headers: With the app's key, which goes to the server and nowhere else.
         body: As it came.
+        method: ``POST`` asks a model; ``GET`` asks about models.
     """
 
     path: str
     body: bytes
+    method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def provider(self) -> Provider:
-        """Whose wire format it is, by its path."""
-        return "anthropic" if self.path.startswith(ANTHROPIC_PATHS) else "openai"
+        """Whose wire format it is, by its path; both ask about models under one path."""
+        theirs = self.path.startswith(ANTHROPIC_PATHS) or "anthropic-version" in self.headers
+        return "anthropic" if theirs else "openai"
+
+    def check(self) -> None:
+        """Raise ``ValueError`` for a body that is no JSON object or that no store can keep."""
+        try:
+            for message in self.messages():
+                message.content.encode()
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        except UnicodeEncodeError:
+            raise ValueError("it holds half of a surrogate pair") from None
 
     def fields(self) -> dict[str, Any]:
         """Return the body; raises ``ValueError`` when it is no JSON object."""
@@ -96,7 +115,7 @@ class Request:
         """Return the limit of new tokens that the app set; 0 when it set none."""
         values = self.fields()
         found = next((values[name] for name in LIMITS if isinstance(values.get(name), int)), 0)
-        return max(0, int(found))
+        return min(max(0, int(found)), MOST_TOKENS)
 
 
 def _role(part: Any) -> Role:
@@ -111,13 +130,16 @@ class Upstream:
         request: What the app asked.
         url: Address of the server, without ``/v1``.
         client: An ``httpx2.AsyncClient``.
+        key: Sent where the app has but a ``PLACEHOLDER``.
     """
 
-    def __init__(self, request: Request, url: str, client: Any) -> None:
-        self.model = str(request.fields().get("model") or "")
+    def __init__(self, request: Request, url: str, client: Any, key: str = "") -> None:
+        asks = request.method == "POST"
+        self.model = str(request.fields().get("model") or "") if asks else ""
         self.name = f"{request.provider}:{self.model}"
         self.endpoint = f"{url}/v1" if request.provider == "openai" else url
         self._request, self._url, self._client = request, url, client
+        self._key = key or PLACEHOLDER
 
     async def complete(
         self, messages: Sequence[Message], *, max_tokens: int, seed: int | None = None
@@ -127,36 +149,49 @@ class Upstream:
         Raises:
             UpstreamError: The server refused, or could not be reached.
         """
+        return read_reply(*await self.forward())
+
+    async def forward(self) -> tuple[str, Mapping[str, str]]:
+        """Send the request as it is and return the answer's body and headers.
+
+        Raises:
+            UpstreamError: The server refused, or could not be reached.
+        """
         request, library = self._request, import_module("httpx2")
         headers = {
-            name: value
+            name: value.replace(PLACEHOLDER, self._key) if name.lower() in KEYS else value
             for name, value in request.headers.items()
             if name.lower() not in NOT_FORWARDED
         }
         try:
-            response = await self._client.post(
+            response = await self._client.request(
+                request.method,
                 f"{self._url}{request.path}",
                 content=request.body,
                 headers=headers | {"accept-encoding": "identity"},
             )
-        except library.HTTPError as error:
+        except (library.HTTPError, library.InvalidURL) as error:
             failure = UpstreamError(
                 f"{self.endpoint} could not be reached: {type(error).__name__}", retryable=True
             )
         else:
             if response.status_code == 200:
-                return self._reply(response)
+                return self._text(response), response.headers
             failure = self._refusal(response)
         raise failure  # outside the handler: the library's error holds the app's key
 
-    def _reply(self, response: Any) -> Reply:
+    def _text(self, response: Any) -> str:
         try:
-            text = response.content.decode()
-        except UnicodeDecodeError:
-            text = ""
+            text = str(response.content.decode())
+        except UnicodeDecodeError:  # sound, for example: asked again it would be no other
+            raise UpstreamError(
+                f"{self.endpoint} answered with something else than text, which no store keeps",
+                retryable=False,
+                status=501,
+            ) from None
         if not text:
             raise UpstreamError(f"{self.endpoint} answered 200 without a text", retryable=True)
-        return read_reply(text, response.headers)
+        return text
 
     def _refusal(self, response: Any) -> UpstreamError:
         status = response.status_code

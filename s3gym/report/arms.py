@@ -106,6 +106,8 @@ def study_row(
         status=study.status,
         note=study.note,
         root=study.root,
+        kept=study.kept,
+        not_provable=list(study.not_provable),
         points=list(study.points),
         invalid=list(study.invalid),
         metrics=found,

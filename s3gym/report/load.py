@@ -29,7 +29,7 @@ from s3gym.report.records import (
 from s3gym.schedule import Schedule
 from s3gym.store.file import damaged_rows, disk_errors, open_reader
 from s3gym.store.ledger import ANSWERED
-from s3gym.store.spec import read_spec
+from s3gym.store.spec import kept_apart, read_spec
 from s3gym.store.verdicts import store_root
 
 STEPS = """
@@ -212,6 +212,7 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
                 recalls=recalls.get(study, Recalls()),
                 usage=tuple(usage[study]),
                 root=roots.get(study),
+                kept=kept_apart(spec),
                 not_provable=shared.get(study, ()),
                 training=trained.get(study),
             )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from s3gym.records import Usage
 from s3gym.schedule import Schedule
+from s3gym.store.spec import Kept
 
 Point = tuple[int, float | None]
 
@@ -155,6 +156,7 @@ class StudyRecord:
         n_refused: Steps of both phases whose action the rules refused.
         usage: Per model and purpose.
         root: Sealed root, or ``None`` while unfinished.
+        kept: How agent and memory were kept apart from the verifier.
         not_provable: Parts (``agent``, ``memory``) whose isolation cannot be proven.
         training: How it trains; ``None`` for the context pathways.
     """
@@ -182,6 +184,7 @@ class StudyRecord:
     recalls: Recalls = field(default_factory=Recalls)
     usage: tuple[ModelUsage, ...] = ()
     root: str | None = None
+    kept: Kept = "in process"
     not_provable: tuple[str, ...] = ()
     oracle: str = ""
     training: TrainingRecord | None = None

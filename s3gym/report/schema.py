@@ -28,6 +28,8 @@ class StudyRow:
     """One study. Scores and areas in game points (times episodes); shares in [0, 1].
 
     Attributes:
+        kept: ``in process``, ``sealed``, ``sealed as another user`` or ``over MCP``.
+        not_provable: Parts (``agent``, ``memory``) whose isolation cannot be proven.
         metrics: ``avg``, ``max``, ``auc_plus``, ``auc_plus_pooled``, ``signed_area``, ``naba``,
             ``slope``, ``start``, ``later``, ``later_best``, ``gain``, ``final_change``; ``None``
             where undefined.
@@ -47,6 +49,8 @@ class StudyRow:
     status: str
     note: str
     root: str | None
+    kept: str
+    not_provable: list[str]
     points: list[tuple[int, float | None]]
     invalid: list[tuple[int, str]]
     metrics: Mapping[str, float | None]

@@ -51,6 +51,7 @@ def print_table(report: Report, console: Console) -> None:
     _print(console, "Replies, memory and cost", *_health(report))
     for row in report.departures:
         _say(console, f"unlike the paper: {row.setting} = {row.here} (paper: {row.paper})")
+    _apart(report.studies, console)
     for label, root in report.roots.items():
         where = f" of {one_line(label)}" if label else ""
         _say(console, f"root{where} {root or 'not sealed: a study is unfinished'}")
@@ -185,6 +186,23 @@ def _stages(report: Report, console: Console) -> None:
     for row in report.stages:
         name = one_line(f"{row.game}, {row.agent}, {row.memory}")
         _say(console, f"{name}: {row.sentence}")
+
+
+def _apart(studies: Sequence[StudyRow], console: Console) -> None:
+    """Say how agents were kept apart from the verifier, and whose isolation nobody can prove."""
+    for kept in sorted({row.kept for row in studies}):
+        arms = dict.fromkeys(_arm(row) for row in studies if row.kept == kept)
+        whose = "" if all(row.kept == kept for row in studies) else f": {'; '.join(arms)}"
+        count = sum(row.kept == kept for row in studies)
+        _say(console, f"agents kept {kept} ({count} of {len(studies)} studies){whose}")
+    for parts in sorted({tuple(row.not_provable) for row in studies} - {()}):
+        arms = dict.fromkeys(_arm(row) for row in studies if tuple(row.not_provable) == parts)
+        _say(console, f"isolation not provable ({' and '.join(parts)}): {'; '.join(arms)}")
+
+
+def _arm(row: StudyRow) -> str:
+    store = f" [{row.store}]" if row.store else ""
+    return one_line(f"{row.game}, {row.agent}{store}, {row.memory}")
 
 
 def _worst(rows: Iterable[StudyRow], name: str) -> float | None:

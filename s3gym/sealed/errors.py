@@ -11,6 +11,7 @@ from s3gym.errors import (
     S3GymError,
     ServiceError,
 )
+from s3gym.text import storable
 
 KINDS: dict[str, type[S3GymError]] = {
     kind.__name__: kind
@@ -22,7 +23,10 @@ LONGEST = 2_000
 
 def error_out(error: S3GymError) -> dict[str, Any]:
     """Return an error as a JSON object."""
-    found: dict[str, Any] = {"kind": type(error).__name__, "message": str(error)[:LONGEST]}
+    found: dict[str, Any] = {
+        "kind": type(error).__name__,
+        "message": storable(str(error)[:LONGEST]),
+    }
     if isinstance(error, ModelError):
         found |= {
             "retryable": error.retryable,

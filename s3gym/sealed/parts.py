@@ -17,12 +17,14 @@ from s3gym.contracts.memory import RecallEach
 from s3gym.errors import ConfigError, ProtocolBreachError
 from s3gym.parts import AgentPart, MemoryPart, part_name
 from s3gym.plans import StudyPlan
+from s3gym.proxy.server import keyless
 from s3gym.sealed.process import SealedProcess, probe
 from s3gym.sealed.proxies import DescribedMemory, SealedAgent, SealedForkable, SealedMemory
 from s3gym.sealed.seal import Seal, private_files
 from s3gym.store.store import Store
 from s3gym.text import shorten
 
+PERSON = "human"
 CONTRACTS = {AnswerScore: "line", JsonContract: "json"}
 
 
@@ -73,6 +75,8 @@ def sealed_parts(
 
 def _reference(kind: str, part: object) -> dict[str, Any]:
     """Return what the child needs to load a part, without importing it here."""
+    if kind == "agent" and part == PERSON:
+        raise ConfigError(f"agent {PERSON!r}: a sealed process has no terminal to ask a person at")
     if isinstance(part, str):
         module, colon, attribute = part.partition(":")
         name = attribute.replace(".", "-") if colon and module else part
@@ -159,6 +163,11 @@ class _NotYet:
 
 def _unsealed(*arguments: object) -> NoReturn:
     raise ProtocolBreachError("a sealed part was used before its study had a child process")
+
+
+def reached(seal: Seal, url: str) -> Seal:
+    """Return a seal whose child calls its models through a proxy, and has no key of its own."""
+    return replace(seal, variables={**seal.variables, **keyless(url)})
 
 
 def sealed_store(seal: Seal, path: Path) -> Store:

@@ -77,6 +77,7 @@ class ChildProcess:
         self._words: deque[str] = deque(maxlen=LAST_WORDS)
         self._listener = threading.Thread(target=self._listen, name="s3gym-sealed", daemon=True)
         self._listener.start()
+        threading.Thread(target=self._wait, name="s3gym-sealed-end", daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -90,6 +91,12 @@ class ChildProcess:
             words = line.decode("utf-8", "replace").rstrip()[:1_000]
             self._words.append(words)
             log.info("sealed process %d: %s", self.pid, shorten(words, 1_000))
+
+    def _wait(self) -> None:
+        """Close the pipe once the child is gone, even where a process that it left holds it."""
+        self._process.wait()
+        with suppress(OSError):
+            self.end.shutdown(socket.SHUT_RDWR)
 
     def kill(self, grace: float = 0.0) -> str:
         """End the child and whatever it started beside it; return how it had ended.

@@ -10,9 +10,9 @@ import os
 import pwd
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from s3gym.errors import ConfigError
@@ -29,10 +29,12 @@ class Seal:
     Attributes:
         user: User that the child process runs as; ``None``: the same user, which is best effort.
         python: Interpreter of the child process, with s3gym installed; by default this one.
+        variables: Environment variables that the child is given beside those of ``KEPT``.
     """
 
     user: str | None = None
     python: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
 
     @property
     def settings(self) -> dict[str, str | bool]:
@@ -101,7 +103,8 @@ class Seal:
             if name in KEPT or name.startswith("LC_")
         }
         account = self.account() or pwd.getpwuid(os.getuid())
-        return kept | {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
+        home = {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
+        return {**kept, **home, **self.variables}
 
 
 def allowed(status: os.stat_result, account: pwd.struct_passwd, bits: int) -> bool:

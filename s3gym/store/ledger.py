@@ -84,6 +84,10 @@ class Ledger:
         self._db = connection
         self._kept: set[str] = set()
 
+    def forget(self) -> None:
+        """Take no message for kept any more, because a transaction was undone."""
+        self._kept.clear()
+
     # Studies
 
     def add_study(
@@ -106,7 +110,7 @@ class Ledger:
     def set_status(self, study: str, status: str, note: str = "") -> None:
         """Note how a study stands: pending, running, paused, failed or done."""
         self._db.execute(
-            "UPDATE studies SET status = ?, note = ? WHERE id = ?", (status, note, study)
+            "UPDATE studies SET status = ?, note = ? WHERE id = ?", (status, storable(note), study)
         )
 
     def status(self, study: str) -> str:
@@ -116,9 +120,8 @@ class Ledger:
 
     def set_invalid(self, study: str, checkpoint: int, reason: str) -> None:
         """Note that a checkpoint could not be evaluated."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO invalid_points VALUES (?, ?, ?)", (study, checkpoint, reason)
-        )
+        row = (study, checkpoint, storable(reason))
+        self._db.execute("INSERT OR REPLACE INTO invalid_points VALUES (?, ?, ?)", row)
 
     def clear_invalid(self, study: str, checkpoint: int) -> None:
         """Forget an invalid point, because it is evaluated now."""
@@ -298,7 +301,7 @@ class Ledger:
                 if name not in self._kept
             ],
         )
-        self._kept.update(hashes)  # a commit that fails ends the run
+        self._kept.update(hashes)
         if isinstance(reply, ModelError):
             reply = _failed_reply(reply)
         usage = reply.usage

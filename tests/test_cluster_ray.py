@@ -100,7 +100,7 @@ def test_a_node_that_dies_costs_only_what_was_in_flight(two_nodes: Any, tmp_path
         killed: list[float] = []
 
         async def kill() -> None:
-            await until(lambda: sum(event.kind == "study" for event in events) == 6)
+            await until(lambda: len({event.study for event in events}) == 6)
             await until(lambda: len(watched.server.log) > 50)
             killed.append(time.monotonic())
             await anyio.to_thread.run_sync(two_nodes.remove_node, node, False)

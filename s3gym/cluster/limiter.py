@@ -106,6 +106,7 @@ class _Session:
 
     number: int = 0
     heard: float = 0.0
+    told: set[Event] = field(default_factory=set)
     permits: dict[int, _Permit] = field(default_factory=dict)
     news: anyio.Event = field(default_factory=anyio.Event)
 
@@ -223,7 +224,8 @@ class Limiter:
             self.meter.budget.add(letter.spent.minus(before))
             self._spent[letter.session] = letter.spent
             self._changed.add(letter.session)
-        self._events.extend(letter.events)
+        self._events.extend(event for event in letter.events if event not in session.told)
+        session.told.update(letter.events)
         for outcome in letter.outcomes:
             permit = session.permits.get(outcome.id)
             if permit is not None and permit.given and permit.attempt == outcome.attempt:

@@ -70,6 +70,7 @@ def audit_folder(
         with folder.reading(study):
             pass  # says what is wrong with it
         audit = audit_store(folder.shard(study), find_game, prompts=prompts, teachings=teachings)
+        whole.kept |= audit.kept
         for check, n in audit.looked_at.items():
             whole.count(check, n)
         for finding in audit.findings:

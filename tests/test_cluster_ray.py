@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,13 @@ pytestmark = [
 ]
 
 SECRET = "sk-test-8f2a77c1d4"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Work in an empty folder: workers may import what lies in the driver's, ours in part."""
+    with chdir(tmp_path_factory.mktemp("elsewhere")):
+        yield
 
 
 @pytest.fixture(scope="module")

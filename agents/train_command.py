@@ -98,6 +98,9 @@ class CommandTrainer:
             raise ServiceError(
                 f"{self.name} ended well but wrote nothing to {{out}}, which was {made}"
             )
+        link = await anyio.to_thread.run_sync(_link_in, made)
+        if link is not None:
+            raise ConfigError(f"{{out}}: expected files, but {link} is a link to others")
         log = await anyio.to_thread.run_sync(_log, work / "log.json")
         place = folder / "weights"
         await anyio.to_thread.run_sync(_move, work, place)
@@ -193,11 +196,17 @@ def _holds_something(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
+def _link_in(made: Path) -> Path | None:
+    """Return a link among what was made: its hash would not guard what lies behind it."""
+    return next((path for path in (made, *made.rglob("*")) if path.is_symlink()), None)
+
+
 def _log(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        # A loss that diverged is no number that a store can hold, and no reason to lose weights.
+        found = json.loads(file.read_text(encoding="utf-8"), parse_constant=lambda text: None)
     except ValueError as error:
         raise ConfigError(f"{{log}}: expected a JSON object: {error}") from error
     if not isinstance(found, dict):

@@ -228,13 +228,13 @@ class Weights:
     async def _trained(self, data: Dataset, number: int, start: Version) -> ModelRef:
         """Train; the weights that play are closed first, so that there is room."""
         plan, trainer = self._plan, self._training.trainer
-        check_halt()
         await self._must_be_sound(start)
         await self.close()
         folder = self._root.joinpath(*map(_folder_name, plan.id.split("/")), f"u{number:03d}")
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         async with self._slots:
+            check_halt()  # it may have waited long for its turn
             try:
                 answer = await heard(
                     self._label,
@@ -311,8 +311,20 @@ class Weights:
         return location
 
     def _absolute(self, name: str) -> str:
-        """Return a location as the trainer knows it."""
-        return str(self._root / name) if name.startswith(INSIDE) else name
+        """Return a location as the trainer knows it.
+
+        Raises:
+            StoreError: The name leads to files that are not this study's own.
+        """
+        path = self._root / name
+        if name.startswith(INSIDE):
+            if path.resolve().is_relative_to(self._root.resolve()):
+                return str(path)
+        elif not path.exists():  # a provider's id, not a path
+            return name
+        raise StoreError(
+            f"{self._plan.id}: the store names weights at {name!r}, outside of {self._root}"
+        )
 
 
 def weights_folder(store: Path) -> Path:

@@ -160,11 +160,44 @@ def test_a_shard_that_conflicts_with_the_store_is_refused(
 
 def test_a_shard_that_does_not_fit_its_seal_is_refused(folder: SweepFolder, tmp_path: Path) -> None:
     path = folder.shard(STUDIES[0])
-    edit(path, "UPDATE scores SET hash = 'x' WHERE phase = 'evaluation'")
-    with pytest.raises(StoreError, match=f"{path}: {STUDIES[0]} does not fit its sealed root"):
+    edit(path, "UPDATE seals SET root = 'another'")
+    with pytest.raises(StoreError, match=f"{path}: seals {STUDIES[0]}: the study does not fit its"):
         merge(folder, tmp_path / "out.db")
     with closing(file.open_reader(tmp_path / "out.db")) as db:
         assert not db.execute("SELECT count(*) FROM studies").fetchone()[0]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE steps SET action = 'another' WHERE idx = 0",
+        "UPDATE steps SET feedback = 'another' WHERE idx = 1",
+        "DELETE FROM steps WHERE idx = 1",
+        "UPDATE verdicts SET reward = reward + 1",
+        "UPDATE scores SET score = score + 50",
+    ],
+)
+def test_a_shard_that_was_edited_is_refused(
+    folder: SweepFolder, tmp_path: Path, statement: str
+) -> None:
+    path, out = folder.shard(STUDIES[0]), tmp_path / "out.db"
+    whole = path.read_bytes()
+    edit(path, statement)
+    says = f"{path}: (steps|verdicts|scores|episodes) {STUDIES[0]}/.*'s3gym audit {path}'"
+    with pytest.raises(StoreError, match=says):
+        merge(folder, out)
+    path.write_bytes(whole)
+    merge(folder, out)
+    edit(path, statement)
+    with pytest.raises(StoreError, match=r"names all that is damaged|conflicts with"):
+        merge(folder, out)
+
+
+def test_a_sweep_is_not_merged_into_its_own_folder(folder: SweepFolder) -> None:
+    out = folder.path / "shards" / "out.db"
+    with pytest.raises(StoreError, match=f"{out}: lies in the sweep's own folder"):
+        merge(folder, out)
+    assert not out.exists()
 
 
 def test_a_damaged_shard_is_named_and_the_rest_stays(folder: SweepFolder, tmp_path: Path) -> None:

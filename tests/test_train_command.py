@@ -127,6 +127,24 @@ async def test_a_log_that_is_no_object_is_refused(tmp_path: Path, log: str) -> N
         await trained(tmp_path, script)
 
 
+async def test_a_loss_that_diverged_loses_no_weights(tmp_path: Path) -> None:
+    script = (
+        "import sys\nopen(sys.argv[3], 'w').write('{}')\n"
+        "open(sys.argv[5], 'w').write('{\"losses\": [NaN, 1, Infinity]}')"
+    )
+    assert (await trained(tmp_path, script)).log == {"losses": [None, 1, None]}
+
+
+@pytest.mark.parametrize("inside", ["", "/part"])
+async def test_weights_that_are_links_are_refused(tmp_path: Path, inside: str) -> None:
+    script = (
+        f"import os, sys\nout = sys.argv[3]\n{'os.mkdir(out)' if inside else ''}\n"
+        f"os.symlink('/etc/passwd', out + '{inside}')"
+    )
+    with pytest.raises(ConfigError, match=r"\{out\}: expected files, but .* is a link"):
+        await trained(tmp_path, script)
+
+
 def test_weights_are_hashed_by_names_and_contents(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for folder, names in ((one, "ab"), (two, "ba")):

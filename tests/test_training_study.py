@@ -19,6 +19,7 @@ from s3gym.catalog import find_game, teachings
 from s3gym.contracts.trainer import ModelRef
 from s3gym.errors import ConfigError, ModelError, ServiceError, StoreError
 from s3gym.forecast import forecast
+from s3gym.halt import HaltedError, haltable
 from s3gym.records import Decision, Turn
 from s3gym.report import build_report, load_store, to_html
 from s3gym.schedule import Schedule
@@ -311,6 +312,32 @@ def test_weights_that_are_not_those_of_the_record_are_refused_when_they_are_need
     shutil.copytree(kept, weights)
     again = study(tmp_path).resume_sync()
     assert again.root == result.root
+
+
+@pytest.mark.parametrize("where", ["./../outside", "absolute"])
+def test_weights_outside_of_the_stores_own_folder_are_refused(tmp_path: Path, where: str) -> None:
+    result = study(tmp_path).run_sync()
+    outside = tmp_path / "outside"
+    shutil.copytree(tmp_path / "a.db.weights" / STUDY / "u001" / "weights", outside)
+    location = str(outside) if where == "absolute" else where
+    edit(result.store, "UPDATE updates SET location = ? WHERE version = 1", location)
+    _forget(result.store, "e001.1")
+    with pytest.raises(StoreError, match=r"names weights at .*outside of .*a\.db\.weights"):
+        study(tmp_path).resume_sync()
+
+
+def test_an_update_that_waits_for_its_turn_does_not_start_after_a_stop(tmp_path: Path) -> None:
+    started: list[Path] = []
+    with haltable() as halt:
+
+        def stop(folder: Path) -> None:
+            started.append(folder)
+            halt.asked = True
+
+        trainer = TallyTrainer(base_file(tmp_path), before=stop)
+        with pytest.raises(HaltedError):
+            study(tmp_path, training=training(tmp_path, trainer), repeats=3).run_sync()
+    assert len(started) == 1
 
 
 def _forget(store: Path, episode: str) -> None:

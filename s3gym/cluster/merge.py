@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from s3gym.audit.findings import Audit
+from s3gym.audit.rows import check_chain
 from s3gym.cluster.files import link_weights
 from s3gym.cluster.shards import SweepFolder
 from s3gym.errors import StoreError
@@ -70,6 +72,8 @@ def merge(
             something else of the same study, or the disk failed. What was merged before stays.
     """
     out = Path(out)
+    if out.absolute().is_relative_to(folder.path.absolute()):
+        raise StoreError(f"{out}: lies in the sweep's own folder; name a file outside of it")
     strangers = folder.strangers()
     if strangers:
         raise StoreError(f"{strangers[0]}: belongs to no study of the sweep; take it out")
@@ -175,18 +179,32 @@ class _Merge:
         if study not in self._known:
             self.added.append(study)
         elif self._outline(study, "main") == self._outline(study, "shard"):
+            self._must_be_whole(study, path)
             self.kept.append(study)
             return
         else:
             self._must_be_beginning(study, path)
             self._remove(study)
             self.replaced.append(study)
+        self._must_be_whole(study, path)
         self._copy(study, place)
         if status == "done" and self._store.verdicts.root(study) != study_root(self._db, study):
             raise StoreError(
                 f"{path}: {study} does not fit its sealed root; 's3gym audit {path}' names what "
                 f"is damaged"
             )
+
+    def _must_be_whole(self, study: str, path: Path) -> None:
+        """Refuse a shard whose rows do not fit their hashes: merged, they would pass for played."""
+        audit = Audit()
+        with self._folder.reading(study) as shard:
+            check_chain(shard, audit)
+        for fault in audit.findings:
+            if fault.level == "fail":
+                raise StoreError(
+                    f"{path}: {fault.where}: {fault.message}; 's3gym audit {path}' names all that "
+                    f"is damaged"
+                )
 
     def _outline(self, study: str, side: str) -> list[object]:
         """Return what shows whether two copies of a study are equally far: counts and hashes."""

@@ -17,7 +17,9 @@ from s3gym.halt import haltable
 from s3gym.watchdog import crossed
 
 SIGNAL = signal.SIGUSR1
-STOPPING = b"s3gym: stopping: calls under way are finished and kept; Ctrl-C again cuts them\n"
+STOPPING = (
+    b"s3gym: stopping: calls and updates under way are finished and kept; Ctrl-C again cuts them\n"
+)
 
 
 @contextmanager

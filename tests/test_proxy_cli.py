@@ -49,6 +49,7 @@ def s3gym(folder: Path, server: ModelServer, *words: str) -> "subprocess.Complet
     )
 
 
+@pytest.mark.slow
 def test_a_program_is_recorded_and_then_answered_without_its_server(
     server: ModelServer, tmp_path: Path
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_program_is_recorded_and_then_answered_without_its_server(
     assert (none.returncode, "no such file" in none.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_app_without_a_line_of_code_plays_a_study_behind_the_proxy(
     server: ModelServer, tmp_path: Path
 ) -> None:

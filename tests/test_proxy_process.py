@@ -133,6 +133,7 @@ def failed(result: Result) -> str:
     return "".join(result.outcome.failed.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize(
     "program",

@@ -37,7 +37,7 @@ def main() -> None:
     try:
         result = run(json.loads(job.read_text("utf-8")), job.parent / "weights")
         (job.parent / "result.json").write_text(json.dumps(result), "utf-8")
-    except Exception as error:  # whatever a library raises is told to the parent
+    except Exception as error:  # any library may raise: told to the parent, and raised again
         told = failure(error)
         kind = "config" if isinstance(told, ConfigError) else "service"
         text = json.dumps({"kind": kind, "message": str(told)})

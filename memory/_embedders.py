@@ -196,9 +196,11 @@ class WordllamaEmbedder:
 
 
 class _EmbeddingChat:
-    """Puts an embeddings endpoint in the form of a chat model, so that a study's broker can
-    record, limit and replay its calls like any other: one message per text, vectors in base64.
-    """  # noqa: D205 - one sentence
+    """An embeddings endpoint in the form of a chat model.
+
+    So a study's broker records, limits and replays its calls like any other: one message per
+    text, vectors in base64.
+    """
 
     def __init__(self, owner: "OpenAIEmbedder") -> None:
         self.name, self.endpoint, self._owner = owner.name, owner.endpoint, owner

@@ -357,7 +357,7 @@ def unwrapped() -> Iterator[None]:
     """Raise the one error of a task group by itself."""
     try:
         yield
-    except BaseExceptionGroup as group:
+    except BaseExceptionGroup as group:  # whatever it holds is raised again
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]

@@ -403,6 +403,23 @@ async def test_a_stop_reaches_every_worker_with_its_next_answer() -> None:
         assert sweep.posted["w0"] <= before + 1
 
 
+async def test_a_closed_limiter_lets_no_further_study_begin_and_names_those_that_did() -> None:
+    limiter = Limiter(MeterSettings().meter())
+
+    async def told_to_stop(session: str, number: int, study: str) -> bool:
+        return (await limiter.exchange(Letter(session=session, number=number, study=study))).stop
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(limiter.serve, NOTHING, {})
+        assert not await told_to_stop("w1", 1, "begun")
+        assert limiter.close() == ("begun",)
+        assert not await told_to_stop("w1", 2, "begun")
+        assert await told_to_stop("w2", 1, "late")
+        assert not await told_to_stop("w3", 1, "begun")  # its worker was lost
+        assert limiter.close() == ("begun",)
+        group.cancel_scope.cancel()
+
+
 async def test_events_reach_the_driver_once_also_when_an_answer_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -209,8 +209,10 @@ def test_a_key_that_a_worker_lacks_is_named(
 
 
 def test_a_folder_that_is_not_shared_is_filled_by_the_driver_and_resumed(
-    two_nodes: Any, tmp_path: Path
+    two_nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The budget ends before the driver has heard that any study began.
+    monkeypatch.setattr("s3gym.cluster.ray_engine.LISTEN_SECONDS", 5.0)
     with Watched().running() as watched:
         given = {"repeats": 3, "cluster": {"shared": False}}
         settings = watched.settings(**given, budget={"tokens": 9000})

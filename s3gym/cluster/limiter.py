@@ -106,6 +106,7 @@ class _Session:
 
     number: int = 0
     heard: float = 0.0
+    late: bool = False
     told: set[Event] = field(default_factory=set)
     permits: dict[int, _Permit] = field(default_factory=dict)
     news: anyio.Event = field(default_factory=anyio.Event)
@@ -144,7 +145,8 @@ class Limiter:
         self._changed: set[str] = set()
         self._events: list[Event] = []
         self._letters = 0
-        self._stopping = False
+        self._stopping = self._closed = False
+        self._entered: set[str] = set()
         self._runs: dict[str, str] = {}
         self._begun, self._open = anyio.Event(), anyio.Event()
         self._group: TaskGroup | None = None
@@ -175,6 +177,11 @@ class Limiter:
         for session in self._sessions.values():
             session.wake()
 
+    def close(self) -> tuple[str, ...]:
+        """Let in no further study; return those that were let in, which go on."""
+        self._closed = True
+        return tuple(sorted(self._entered))
+
     def report(self) -> Report:
         """Return what is new for the driver."""
         report = Report(
@@ -190,7 +197,7 @@ class Limiter:
         """Take a letter in; answer when there is a permit for it, or after a while."""
         self._letters += 1
         await self._begun.wait()
-        session = self._sessions.setdefault(letter.session, _Session())
+        session = self._session(letter)
         if letter.number <= session.number:
             return Answer(number=letter.number, stale=True)
         session.number, session.heard = letter.number, self._clock()
@@ -206,6 +213,15 @@ class Limiter:
             while session.number == letter.number and not self._has_news(letter, session):
                 await session.news.wait()
         return self._answer(letter, session)
+
+    def _session(self, letter: Letter) -> _Session:
+        session = self._sessions.get(letter.session)
+        if session is None:
+            late = self._closed and letter.study not in self._entered
+            session = self._sessions[letter.session] = _Session(late=late)
+            if not late:
+                self._entered.add(letter.study)
+        return session
 
     def _note_run(self, letter: Letter) -> None:
         """Let the driver know when a study runs again because its worker was lost."""
@@ -296,7 +312,7 @@ class Limiter:
             number=letter.number,
             permits=tuple(permits),
             refused=tuple(refused),
-            stop=self._stopping,
+            stop=self._stopping or session.late,
         )
 
     def _has_news(self, letter: Letter, session: _Session) -> bool:

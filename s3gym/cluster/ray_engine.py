@@ -176,6 +176,7 @@ class _Driver:
     _told: dict[str, dict[str, int]] = field(default_factory=dict)
     _spent: dict[str, Spent] = field(default_factory=dict)
     _stopped: ConfigError | BudgetExhaustedError | None = None
+    _taken_back: bool = False
     _limiter: Any = None
     _began: float = 0.0
     _letters: int = 0
@@ -281,8 +282,14 @@ class _Driver:
             return
         self._stopped = error
         self._queue.clear()
-        for study in [study for study in self._refs if study not in self._told]:
-            self.ray.cancel(self._refs[study])
+
+    async def _take_back(self) -> None:
+        """Take back the studies that wait for room; one that has begun keeps what it paid for."""
+        with self._away():
+            begun = {*self._told, *await self._limiter.close.remote()}
+            for study in [study for study in self._refs if study not in begun]:
+                self.ray.cancel(self._refs[study])
+            self._taken_back = True
 
     async def _keep_serving(self) -> None:
         """Keep the limiter served, also when Ray started it again."""
@@ -310,6 +317,8 @@ class _Driver:
                 self._stop(error)
                 with self._away():
                     await self._limiter.stop.remote()
+            if self._stopped is not None and not self._taken_back:
+                await self._take_back()
 
     async def _pass_on(self) -> None:
         with self._away():

@@ -120,6 +120,11 @@ class LimiterActor:
         """See ``Limiter.report``."""
         return Report() if self._limiter is None else self._limiter.report()
 
+    async def close(self) -> tuple[str, ...]:
+        """See ``Limiter.close``."""
+        await self._made.wait()
+        return () if self._limiter is None else self._limiter.close()
+
     async def stop(self) -> None:
         """See ``Limiter.stop``."""
         if self._limiter is not None:

@@ -96,6 +96,7 @@ class HistoryView:
     cut: Cut
     order: Order
     counter: TokenCounter
+    _recalled: dict[int, Recollection] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def recall_each(self) -> RecallEach:
@@ -103,7 +104,10 @@ class HistoryView:
         return "episode"
 
     async def recall(self, cue: Cue) -> Recollection:
-        return self.fitted(cue.max_tokens)
+        known = self._recalled.get(cue.max_tokens)  # the episodes of a checkpoint ask the same
+        if known is None:
+            known = self._recalled[cue.max_tokens] = self.fitted(cue.max_tokens)
+        return known
 
     def fitted(self, max_tokens: int) -> Recollection:
         """Return what fits into a budget."""

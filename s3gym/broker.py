@@ -16,8 +16,9 @@ from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.deadline import service_time
 from s3gym.errors import ModelError, StoreError
 from s3gym.halt import check_halt
-from s3gym.records import Message
-from s3gym.store.hashes import request_hash
+from s3gym.precedence import give_way
+from s3gym.records import Message, Phase
+from s3gym.store.hashes import message_hashes, request_hash
 from s3gym.store.store import Store, now
 from s3gym.text import storable
 
@@ -50,14 +51,24 @@ class StudyBroker:
 
     Attributes:
         step: Zero-based step that calls belong to now; set by the play loop.
+        gave_way: Whether others could go on since this was set back by the play loop.
     """
 
-    def __init__(self, store: Store, limits: Limits, study: str, place: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        study: str,
+        place: str,
+        phase: Phase = Phase.EXPLORATION,
+    ) -> None:
         self.step = 0
+        self.gave_way = False
         self._store = store
         self._limits = limits
         self._study = study
         self._place = place
+        self._phase = phase
         self._asked: Counter[tuple[int, str]] = Counter()
         self._resumed = store.ledger.has_calls(study, place)
         self._failed: list[Callable[[], None]] = []
@@ -77,7 +88,8 @@ class StudyBroker:
         site = CallSite(study=self._study, place=self._place, step=self.step)
         attempt = self._asked[self.step, purpose]
         self._asked[self.step, purpose] += 1
-        asked = request_hash(chat.name, messages, max_tokens, seed)
+        hashes = message_hashes(messages)
+        asked = request_hash(chat.name, messages, max_tokens, seed, hashes)
         known = self._store.ledger.call(site, purpose, attempt) if self._resumed else None
         if known is not None:
             recorded, reply = known
@@ -100,6 +112,7 @@ class StudyBroker:
                 layout=layout,
                 request_hash=asked,
                 messages=messages,
+                hashes=hashes,
                 seed=seed,
                 max_tokens=max_tokens,
                 reply=outcome,
@@ -107,16 +120,20 @@ class StudyBroker:
 
         check_halt()
         started = now()
-        try:
-            reply = await self._sent(chat, messages, max_tokens, seed)
-        except ModelError as error:
-            failure = error
-            self._failed.append(lambda: keep(failure))
-            raise
-        with self._store.transaction():
-            keep(reply)
+        self._store.commit()
+        with service_time():
+            try:
+                reply = await self._sent(chat, messages, max_tokens, seed)
+            except ModelError as error:
+                failure = error
+                self._failed.append(lambda: keep(failure))
+                raise
             seconds = (now() - started).total_seconds()
             self._store.note_time("call", f"{site.place}#{site.step}", started, seconds)
+            with self._store.soon():
+                keep(reply)
+            await give_way(self._phase)
+        self.gave_way = True
         return reply
 
     def keep_failures(self) -> None:
@@ -129,15 +146,14 @@ class StudyBroker:
         self, chat: ChatModel, messages: Sequence[Message], max_tokens: int, seed: int | None
     ) -> Reply:
         """Send a request; text that cannot be stored is replaced, a timeout is a failed call."""
-        with service_time():
-            try:
-                reply = await self._limits.call(
-                    chat,
-                    lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed),
-                    tokens=sum(len(item.content) for item in messages) // CHARACTERS_PER_TOKEN,
-                )
-            except TimeoutError as error:
-                raise ModelError(f"{chat.name} timed out", retryable=True) from error
+        try:
+            reply = await self._limits.call(
+                chat,
+                lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed),
+                tokens=sum(len(item.content) for item in messages) // CHARACTERS_PER_TOKEN,
+            )
+        except TimeoutError as error:
+            raise ModelError(f"{chat.name} timed out", retryable=True) from error
         usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
         # A reply that was cut inside a character may end in half of one.
         return Reply(

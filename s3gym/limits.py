@@ -142,7 +142,10 @@ class EndpointLimits:
         await self._requests.take(1)
         await self._tokens.take(tokens)
         place = object()
-        await self._places.acquire_on_behalf_of(place)
+        try:  # without giving way to others, where there is room
+            self._places.acquire_on_behalf_of_nowait(place)
+        except anyio.WouldBlock:
+            await self._places.acquire_on_behalf_of(place)
         began = self._clock()
         trial.attempts += 1
         if trial.attempts == 1:

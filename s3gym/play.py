@@ -1,7 +1,8 @@
 """Playing one episode: the loop, the clock, the invalid-action policy and the log.
 
-One loop for all games, agents and memories. Every step is committed with its verdict before
-the next one starts. A half-played episode is taken up where it stopped.
+One loop for all games, agents and memories. Every step is written with its verdict before the
+next one starts, and committed before a request is sent. A half-played episode is taken up where it
+stopped.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 
 from s3gym.answered import check_recollection, decide
 from s3gym.broker import CallMismatchError, Limits, StudyBroker
@@ -20,6 +20,7 @@ from s3gym.contracts.game import Clock, Setup
 from s3gym.contracts.memory import MemoryReader
 from s3gym.errors import InvalidActionError, ServiceError, StoreError
 from s3gym.halt import check_halt
+from s3gym.precedence import give_way
 from s3gym.records import Cue, Decision, Episode, Observation, Recollection, Step, Turn
 from s3gym.rulings import check_game_text, check_number, check_transition
 from s3gym.seams import guarded, ruled
@@ -138,7 +139,7 @@ async def play_episode(
     while True:
         attempt = store.verdicts.attempts(plan.row.id)
         place = plan.row.id if not attempt else f"{plan.row.id}~{attempt + 1}"
-        broker = StudyBroker(store, limits, plan.row.study, place)
+        broker = StudyBroker(store, limits, plan.row.study, place, plan.row.phase)
         try:
             with brokered(broker):
                 return await _Play(plan, await make_player(), store, broker).run()
@@ -176,7 +177,7 @@ class _Play:
             state, outcome, verdict = referee(row.game, plan.setup, state, decision, clock)
             step = Step(index=index, observation=observation, decision=decision, outcome=outcome)
             if old is None:
-                with self.store.transaction():
+                with self.store.soon():
                     step_hash = self.store.ledger.add_step(row.id, step, recalled, step_hash)
                     verdict_hash = self.store.verdicts.add(
                         row.id, index, verdict, verdict_hash, step_hash
@@ -200,7 +201,7 @@ class _Play:
         ledger = self.store.ledger
         known = ledger.episode_state(row.id)
         if known is None:
-            with self.store.transaction():
+            with self.store.soon():
                 return [], ledger.start_episode(row)
         if known[1] != row.start_hash():
             raise StoreError(
@@ -214,6 +215,9 @@ class _Play:
         self, observation: Observation, index: int, old: RecordedStep | None
     ) -> tuple[Decision, str]:
         plan, player = self.plan, self.player
+        if not self.broker.gave_way:
+            await give_way(plan.row.phase)
+        self.broker.gave_way = False
         self.broker.step = index
         if old is None:
             check_halt()
@@ -239,7 +243,6 @@ class _Play:
             seed=plan.agent_seed(index),
             max_tokens=plan.reply_tokens,
         )
-        await anyio.lowlevel.checkpoint()
         answer = await guarded(
             player.label, f"act (step {index})", lambda: player.agent.act(turn), plan.act_seconds
         )
@@ -283,7 +286,7 @@ class _Play:
         )
         content_hash = ""
         if recollection.text or recollection.dropped:
-            with self.store.transaction():
+            with self.store.soon():
                 content_hash = self.store.ledger.add_recollection(recollection, cut=cut)
         self._recalled = (recollection, content_hash)
         return self._recalled
@@ -300,7 +303,7 @@ class _Play:
         rewards = tuple(self.rewards)
         given = ruled(row.game, "score", lambda: plan.setup.verifier.score(rewards, state))
         score = check_number(row.game, "score", given)
-        with self.store.transaction():
+        with self.store.transaction():  # others read finished episodes
             self.store.ledger.finish_episode(row.id, len(self.trail))
             self.store.verdicts.add_score(
                 row.id,

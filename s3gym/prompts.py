@@ -7,6 +7,7 @@ Source: S3Gym paper, prompt appendix (direct and summary layouts); the wording i
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -94,12 +95,18 @@ def _now(turn: Turn) -> str:
     )
 
 
+@lru_cache(maxsize=64)
+def _earlier(text: str) -> str:
+    """Return a recollection as it is shown; all turns of an episode share the one long string."""
+    return f"{EARLIER_HEADER}\n{text}"
+
+
 def _paper(turn: Turn) -> list[Message]:
     from s3gym.records import Message
 
     messages = [Message("system", _system(turn))]
     if turn.recollection.text:
-        messages.append(Message("user", f"{EARLIER_HEADER}\n{turn.recollection.text}"))
+        messages.append(Message("user", _earlier(turn.recollection.text)))
     if turn.trail:
         messages.append(Message("user", f"{CURRENT_HEADER}\n{serialise(turn.trail)}"))
     messages.append(Message("user", f"{RULES_HEADER}\n{turn.rules}\n\n{_now(turn)}"))
@@ -111,7 +118,7 @@ def _cached(turn: Turn) -> list[Message]:
 
     messages = [Message("system", f"{_system(turn)}\n\n{RULES_HEADER}\n{turn.rules}", stable=True)]
     if turn.recollection.text:
-        messages.append(Message("user", f"{EARLIER_HEADER}\n{turn.recollection.text}", stable=True))
+        messages.append(Message("user", _earlier(turn.recollection.text), stable=True))
     for step in turn.trail:
         heard = step.observation
         text = f"{heard.feedback}\n\n{heard.text}" if heard.feedback else heard.text

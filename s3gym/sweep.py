@@ -10,6 +10,7 @@ from s3gym.errors import BudgetExhaustedError, ModelError, PluginError, S3GymErr
 from s3gym.events import Event
 from s3gym.meter import Meter, described
 from s3gym.plans import StudyPlan
+from s3gym.precedence import exploration_first
 from s3gym.store.store import Store
 from s3gym.study import run_study
 from s3gym.training_study import TrainingRun
@@ -86,9 +87,10 @@ async def run_sweep(
     async def one(plan: StudyPlan, serial: anyio.CapacityLimiter) -> None:
         await play_study(plan, store, shared, serial=serial, updates=updates, on_event=on_event)
 
-    failed, refused = await side_by_side(
-        plans, one, at_most=at_most, block_seconds=block_seconds, interrupt=interrupt
-    )
+    async with store.keeping():
+        failed, refused = await side_by_side(
+            plans, one, at_most=at_most, block_seconds=block_seconds, interrupt=interrupt
+        )
     states = {plan.id: store.ledger.status(plan.id) for plan in plans}
     return Outcome(
         failed=failed,
@@ -174,9 +176,10 @@ async def side_by_side(
                 stopped.append(error)  # the others stop at their own next call
 
     try:
-        async with watching(block_seconds, interrupt), anyio.create_task_group() as group:
-            for plan in plans:
-                group.start_soon(one, plan)
+        with exploration_first():
+            async with watching(block_seconds, interrupt), anyio.create_task_group() as group:
+                for plan in plans:
+                    group.start_soon(one, plan)
     except* S3GymError as errors:
         stopped.append(first_of(errors))
     if stopped:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import pytest
 from sweeps import sweep
 
@@ -220,12 +221,15 @@ async def test_a_study_that_is_taken_over_stops_and_harms_no_other(tmp_path: Pat
     robbed: list[str] = []
     path = tmp_path / "sweep"
 
+    def take_over() -> None:
+        with closing(sqlite3.connect(SweepFolder.open(path).shard("trust/rob/none/r1"))) as db:
+            db.execute("UPDATE lease SET epoch = epoch + 1, owner = 'worker 9'")
+            db.commit()
+
     async def rob(turn: Turn) -> str:
         if turn.episode == "trust/rob/none/r1/x001" and turn.index == 2 and not robbed:
             robbed.append(turn.episode)
-            with closing(sqlite3.connect(SweepFolder.open(path).shard("trust/rob/none/r1"))) as db:
-                db.execute("UPDATE lease SET epoch = epoch + 1, owner = 'worker 9'")
-                db.commit()
+            await anyio.to_thread.run_sync(take_over)
         return "Answer: cheat, Score: 1"
 
     given: dict[str, Any] = {"agents": (rob,), "memories": ("none",)}

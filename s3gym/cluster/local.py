@@ -136,7 +136,10 @@ async def run_shard(
     async def run() -> None:
         with folder.writer(plan.id, owner=owner, ttl=ttl) as store:
             store.note_provenance(**described(limits))
-            await play_study(plan, store, limits, serial=serial, updates=updates, on_event=on_event)
+            async with store.keeping():
+                await play_study(
+                    plan, store, limits, serial=serial, updates=updates, on_event=on_event
+                )
 
     async def run_when_free() -> None:
         until: float | None = None

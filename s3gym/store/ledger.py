@@ -23,7 +23,7 @@ from s3gym.records import (
     Usage,
 )
 from s3gym.store.chain import canonical, digest, link
-from s3gym.store.hashes import message_hash
+from s3gym.store.hashes import message_hashes
 from s3gym.store.steps import step_of, step_row
 from s3gym.text import storable
 
@@ -34,6 +34,7 @@ REPLY_COLUMNS = (
 FAILED, UNAVAILABLE = "failed", "unavailable"
 """The finish of a call that got no answer; ``unavailable`` where it was worth another try."""
 ANSWERED = f"finish NOT IN ('{FAILED}', '{UNAVAILABLE}')"
+KEPT_RECOLLECTIONS = 64
 NOTHING = ""
 """The recollection column of a step that recalled nothing."""
 
@@ -83,10 +84,12 @@ class Ledger:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
         self._kept: set[str] = set()
+        self._recalled: dict[tuple[object, ...], str] = {}
 
     def forget(self) -> None:
-        """Take no message for kept any more, because a transaction was undone."""
+        """Take nothing for kept any more, because a transaction was undone."""
         self._kept.clear()
+        self._recalled.clear()
 
     # Studies
 
@@ -182,11 +185,13 @@ class Ledger:
         return None if row is None else (str(row[0]), str(row[1]))
 
     def steps(self, episode: str) -> list[RecordedStep]:
-        """Return the recorded steps of an episode, in order."""
-        (opening,) = self._db.execute(
+        """Return the recorded steps of an episode, in order; none of one that never started."""
+        started = self._db.execute(
             "SELECT opening FROM episodes WHERE id = ?", (episode,)
         ).fetchone()
-        observation = Observation(text=opening)
+        if started is None:
+            return []
+        observation = Observation(text=started[0])
         recorded = []
         for row in self._db.execute(
             "SELECT * FROM steps WHERE episode = ? ORDER BY idx", (episode,)
@@ -237,11 +242,17 @@ class Ledger:
             len(recollection.steps),
             int(cut),
         )
+        known = self._recalled.get(content)
+        if known is not None:
+            return known
         content_hash = digest(*content)
         self._db.execute(
             "INSERT OR IGNORE INTO recollections VALUES (?, ?, ?, ?, ?, ?, ?)",
             (content_hash, *content),
         )
+        if len(self._recalled) >= KEPT_RECOLLECTIONS:
+            self._recalled.clear()
+        self._recalled[content] = content_hash
         return content_hash
 
     def recollection(self, content_hash: str) -> Recollection:
@@ -287,12 +298,13 @@ class Ledger:
         layout: str,
         request_hash: str,
         messages: Sequence[Message],
+        hashes: Sequence[str] | None = None,
         seed: int | None,
         max_tokens: int,
         reply: Reply | ModelError,
     ) -> None:
         """Keep a call and what came of it; messages are kept once per content."""
-        hashes = [message_hash(message) for message in messages]
+        hashes = hashes or message_hashes(messages)
         self._db.executemany(
             "INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?)",
             [

@@ -1,12 +1,19 @@
-"""A store that is open for writing: both sides over one connection, one transaction at a time."""
+"""A store that is open for writing: both sides over one connection, one transaction at a time.
+
+Studies that run side by side share commits: most of what a commit costs does not depend on how
+many rows it keeps.
+"""
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import anyio
+import anyio.to_thread
 
 from s3gym.errors import StoreError
 from s3gym.store import file
@@ -15,6 +22,9 @@ from s3gym.store.ledger import Ledger
 from s3gym.store.updates import UpdateLog
 from s3gym.store.verdicts import VerdictLog
 
+LATEST_SECONDS = 0.02
+"""How long a write may wait for others; a process killed meanwhile plays those steps again."""
+CHECKPOINT_SECONDS = 2.0
 TIMES_TOGETHER = 64
 """Clock values are written together: losing a few with a killed process loses no result."""
 
@@ -35,6 +45,9 @@ class Store:
         self.verdicts = VerdictLog(connection)
         self._lock = lock
         self._times: list[tuple[str, str, str, float]] = []
+        self._n_commits = 0
+        self._news: anyio.Event | None = None
+        self._broken: StoreError | None = None
         self.fence: Callable[[], None] | None = None
         self.remedy = f"resume with 's3gym resume {path}'"
 
@@ -65,32 +78,130 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything inside as one, or nothing of it.
+        """Commit everything inside as one, or nothing of it; it is kept when the body ends.
 
         Never await inside: there is one connection, and it holds one transaction.
 
         Raises:
             StoreError: The disk is full, or another fault of the file.
         """
+        with self._body():
+            yield
+        self.commit()
+
+    @contextmanager
+    def soon(self) -> Iterator[None]:
+        """Do as ``transaction``, but be kept a moment later, with what others write.
+
+        Kept with the next ``commit``, which everybody calls before a request is sent, or after
+        ``LATEST_SECONDS``; at once outside ``keeping``.
+        """
+        with self._body():
+            yield
+        if self._news is None:
+            self.commit()
+        else:
+            self._news.set()
+
+    def commit(self) -> None:
+        """Keep what was written so far.
+
+        Raises:
+            StoreError: As of ``transaction``. The store takes nothing more after that: others went
+                on from rows that are lost.
+        """
+        self._must_be_sound()
         db = self.connection
+        if not db.in_transaction:
+            return
         try:
-            db.execute("BEGIN IMMEDIATE")
+            if len(self._times) >= TIMES_TOGETHER:
+                self._keep_times()
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._broken = self._fault(error)
+            self._undo()
+            raise self._broken from error
+        self._n_commits += 1
+
+    @asynccontextmanager
+    async def keeping(self) -> AsyncIterator[None]:
+        """Let what is written by ``soon`` wait a moment, while the body runs."""
+        failure: Exception | None = None
+        self._news = anyio.Event()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._keep, self._news, group.cancel_scope)
+                group.start_soon(self._checkpoint)
+                try:
+                    yield
+                except Exception as error:  # noqa: BLE001 - raised below, not wrapped in a group
+                    failure = error
+                group.cancel_scope.cancel()
+            if failure is not None:
+                raise failure
+        finally:
+            self._news = None
+            self.commit()
+
+    async def _keep(self, news: anyio.Event, scope: anyio.CancelScope) -> None:
+        while True:
+            await news.wait()
+            await anyio.sleep(LATEST_SECONDS)
+            self._news = news = anyio.Event()
             try:
+                self.commit()
+            except StoreError:  # raised again where the body ends
+                scope.cancel()
+
+    async def _checkpoint(self) -> None:
+        while True:
+            before = self._n_commits
+            await anyio.sleep(CHECKPOINT_SECONDS)
+            if self._n_commits != before:
+                await anyio.to_thread.run_sync(file.checkpoint, self.path)
+
+    @contextmanager
+    def _body(self) -> Iterator[None]:
+        """Write to the transaction that waits, or to a new one; undo the body where it fails."""
+        self._must_be_sound()
+        db = self.connection
+        joins = db.in_transaction
+        try:
+            if joins:
+                db.execute("SAVEPOINT body")
+            else:
+                db.execute("BEGIN IMMEDIATE")
                 if self.fence is not None:
                     self.fence()
-                yield
-                if len(self._times) >= TIMES_TOGETHER:
-                    self._keep_times()
-                db.execute("COMMIT")
-            except BaseException:
+            yield
+            if joins:
+                db.execute("RELEASE body")
+        except BaseException as error:
+            fault = self._fault(error) if isinstance(error, sqlite3.Error) else None
+            if joins and fault is None:
                 self.ledger.forget()
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+                db.execute("ROLLBACK TO body")
+                db.execute("RELEASE body")
                 raise
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path}: {error}; what was committed is kept, {self.remedy}"
-            ) from error
+            if joins:
+                self._broken = fault  # a fault of the disk undoes what waited, too
+            self._undo()
+            if fault is None:
+                raise
+            raise fault from error
+
+    def _undo(self) -> None:
+        self.ledger.forget()
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def _must_be_sound(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    def _fault(self, error: sqlite3.Error) -> StoreError:
+        return StoreError(f"{self.path}: {error}; what was committed is kept, {self.remedy}")
 
     def note_time(self, kind: str, name: str, started: datetime, seconds: float) -> None:
         """Keep a clock value outside the chains, at the latest when the store is closed."""

@@ -7,7 +7,8 @@ Run: python benchmarks/engine.py [--long]
   whether the time per step stays flat.
 * wall: a chat model that sleeps 50 ms a call; the wall clock of a study over its critical path,
   which is exploration and consolidation plus the longest evaluation episode of the last
-  checkpoint; then 16 studies side by side over the slowest one.
+  checkpoint; then 16 studies side by side over the slowest one. The vocabulary of the token
+  counter is loaded before, and the wall clock of bare sleeps is shown as the machine's limit.
 * memory: peak resident memory while a sweep of 16 studies grows past the history budget.
 """
 
@@ -32,6 +33,7 @@ from s3gym.memory.history import HistoryMemory
 from s3gym.meter import Meter
 from s3gym.seeds import EpisodeSeeds
 from s3gym.store import file
+from s3gym.tokens import token_counter
 
 CALL_SECONDS = 0.05
 MOVES = ("LEFT", "UP", "RIGHT", "DOWN")
@@ -107,6 +109,14 @@ def wall(folder: Path, repeats: int) -> float:
     return time.perf_counter() - began
 
 
+async def bare_sleeps(n: int) -> float:
+    """Return the wall clock of sleeps that follow one another, in s."""
+    began = time.perf_counter()
+    for _ in range(n):
+        await anyio.sleep(CALL_SECONDS)
+    return time.perf_counter() - began
+
+
 def peak_memory(folder: Path) -> list[tuple[int, float]]:
     """Return (exploration episodes, peak MB) while 16 studies grow; the history budget is small."""
     found = []
@@ -140,8 +150,11 @@ def main() -> None:
                 )
         if given.only in (None, "wall"):
             critical = (30 * 10 + 10) * CALL_SECONDS
+            token_counter().count("A process loads its vocabulary once, in about half a second.")
             one = wall(folder, 1)
             many = wall(folder, 16)
+            bare = anyio.run(bare_sleeps, 100) / (100 * CALL_SECONDS)
+            print(f"wall of sleeps alone over their sum: {bare:.3f}")
             print(f"wall: {one:.2f} s over {critical:.2f} s = {one / critical:.3f} (limit 1.05)")
             print(f"wall of 16 studies over one: {many / one:.3f} (limit 1.10)")
         if given.only in (None, "memory"):

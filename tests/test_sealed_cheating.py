@@ -65,6 +65,7 @@ def worked(store: Path, seal: Seal | None) -> set[str]:
     return {name for names in said for name in names}
 
 
+@pytest.mark.slow
 def test_in_process_every_attack_works_which_is_why_there_is_a_seal(store: Path) -> None:
     assert worked(store, None) == {*ATTACKS}
 

@@ -249,6 +249,7 @@ def test_a_study_is_played_over_stdio(tmp_path: Path) -> None:
     assert errors.read_text() == "s3gym: the study is over\n"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_study_is_played_over_http_on_loopback(tmp_path: Path) -> None:
     with socket.socket() as free:

@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import pytest
 from sweeps import sweep
 
@@ -229,7 +228,7 @@ async def test_a_study_that_is_taken_over_stops_and_harms_no_other(tmp_path: Pat
     async def rob(turn: Turn) -> str:
         if turn.episode == "trust/rob/none/r1/x001" and turn.index == 2 and not robbed:
             robbed.append(turn.episode)
-            await anyio.to_thread.run_sync(take_over)
+            take_over()
         return "Answer: cheat, Score: 1"
 
     given: dict[str, Any] = {"agents": (rob,), "memories": ("none",)}

@@ -525,6 +525,7 @@ def test_a_plain_player_reaches_its_anchor(name: str, phase: Phase) -> None:
     check_anchor(PLAYERS[name], phase, *ANCHORS[name, phase], FEW)
 
 
+@pytest.mark.slow
 def test_the_reference_player_reaches_its_anchor_on_few_boards() -> None:
     check_anchor(choose, Phase.EVALUATION, SPEC.anchors.reference, 0.7, FEW)
 

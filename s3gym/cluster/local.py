@@ -136,10 +136,7 @@ async def run_shard(
     async def run() -> None:
         with folder.writer(plan.id, owner=owner, ttl=ttl) as store:
             store.note_provenance(**described(limits))
-            async with store.keeping():
-                await play_study(
-                    plan, store, limits, serial=serial, updates=updates, on_event=on_event
-                )
+            await play_study(plan, store, limits, serial=serial, updates=updates, on_event=on_event)
 
     async def run_when_free() -> None:
         until: float | None = None

@@ -126,7 +126,10 @@ class Store:
 
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
-        """Let what is written by ``soon`` wait a moment, while the body runs."""
+        """Let what is written by ``soon`` wait a moment, while the body runs.
+
+        Not for a shard: others who want to write to it would have to wait, too.
+        """
         failure: Exception | None = None
         self._news = anyio.Event()
         try:

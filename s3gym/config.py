@@ -141,6 +141,9 @@ class TrainingConfig(BaseModel):
     side_by_side: Annotated[int, Field(ge=1)] = Field(
         default=1, description="updates at the same time"
     )
+    recorded: dict[str, Any] = Field(
+        default_factory=dict, description="what a resume found moved, in the words of the record"
+    )
 
 
 class RunConfig(BaseModel):
@@ -229,6 +232,9 @@ def read_config(
     for key, value in given.items():
         _set(raw, key, value, source)
     override(raw, overrides)
+    training = raw.get("training")
+    if isinstance(training, dict) and "recorded" in training:
+        raise ConfigError(f"{source}: training.recorded: a resume writes it; leave it out")
     preset = "paper_training" if _trains(raw) else "paper"
     if "schedule" in raw or preset != "paper":
         raw["schedule"] = _schedule(raw.get("schedule", preset), source, preset)

@@ -7,13 +7,14 @@ from typing import Any
 
 from s3gym.agents.chat_names import chat_model, is_chat_name
 from s3gym.catalog import TRAINING, find_trainer, load
+from s3gym.cli.moved import must_be_the_same_command
 from s3gym.config import ModelConfig, RunConfig, TrainingConfig
 from s3gym.contracts.chat import ChatModel
 from s3gym.errors import ConfigError
 from s3gym.training import Training
 
 WEIGHTS = "{weights}"
-NOT_RESULTS = frozenset({"update_seconds", "side_by_side"})
+NOT_RESULTS = frozenset({"update_seconds", "side_by_side", "recorded"})
 """Settings that change no result and so are no part of a study's specification."""
 
 
@@ -69,10 +70,12 @@ def training_of(config: RunConfig, settings: Mapping[str, Any]) -> Training | No
 
 
 def recorded_training(config: TrainingConfig) -> dict[str, Any]:
-    """Return what a resume makes the trainer of."""
-    return {"trainer": config.trainer} | config.model_dump(
+    """Return what a resume makes the trainer of, in the words of the record."""
+    values = {"trainer": config.trainer} | config.model_dump(
         mode="json", exclude_defaults=True, exclude=set(NOT_RESULTS)
     )
+    values |= {key: value for key, value in config.recorded.items() if key != "agent"}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def must_be_named_again(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -90,11 +93,14 @@ def must_be_named_again(recorded: Mapping[str, Any], given: Mapping[str, Any]) -
         ("command", "--trainer-command"),
         ("chat", "--trainer-chat"),
     ):
-        value = recorded.get(key)
+        value, again = recorded.get(key), given.get(f"training.{key}")
         foreign = key == "command" or (isinstance(value, str) and _is_foreign(value))
-        if value is None or not foreign or given.get(f"training.{key}") == value:
+        if value is None or not foreign or again == value:
             continue
         words = shlex.join(value) if isinstance(value, list) else value
+        if again is not None and key == "command":
+            must_be_the_same_command(value, again)
+            continue
         raise ConfigError(
             f"this store's trainer is not built in; name it again: {option} {shlex.quote(words)}"
         )

@@ -185,6 +185,19 @@ def test_a_wrong_key_is_one_clear_error_before_anything_is_written(
     assert not (place / "a.db").exists()
 
 
+@pytest.mark.parametrize("trainer", ["command", "trl"])
+def test_weights_that_cannot_keep_the_json_contract_are_refused_before_anything_runs(
+    place: Path, capsys: pytest.CaptureFixture[str], trainer: str
+) -> None:
+    for name in ("config.json", "tokenizer.json", "chat_template.jinja", "a.safetensors"):
+        (place / name).write_text("{}")
+    words = [*AGAIN[2:], "--agent=openai:small", "--contract=json", "--pathway=training"]
+    more = [f"--trainer={trainer}", f"--trainer-base={place}", "--dry-run"]
+    assert s3gym("run", *(words if trainer == "command" else words[1:]), *more) == 2
+    assert "the weights of trainer" in (said := capsys.readouterr().err)
+    assert "answer as 'hf:' models, which have none; use 'line'" in said
+
+
 def test_a_command_needs_its_words_and_weights_to_start_from(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

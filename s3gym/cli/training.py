@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from s3gym.agents.chat_names import chat_model, is_chat_name
+from s3gym.agents.chat_names import CLASSES, chat_model, is_chat_name
 from s3gym.catalog import TRAINING, find_trainer, load
 from s3gym.cli.moved import must_be_the_same_command
 from s3gym.config import ModelConfig, RunConfig, TrainingConfig
@@ -57,6 +57,7 @@ def training_of(config: RunConfig, settings: Mapping[str, Any]) -> Training | No
         if "chat" in known and settings:
             values["chat"] = dict(settings) | dict(own.get("chat", {}))
     _must_fit(given.trainer, factory, values, known)
+    _must_answer_as_told(config)
     return Training(
         trainer=factory(**values),
         policy=given.policy,
@@ -155,6 +156,21 @@ def _chat_of(
         )
 
     return chat
+
+
+def _must_answer_as_told(config: RunConfig) -> None:
+    """Refuse a contract that the chat models of trained weights cannot be held to."""
+    given = config.training
+    chat = {"trl": "hf:", "command": given.chat}.get(given.trainer, "")
+    names = (chat, config.agent[0])
+    if config.model.contract != "json" or not all(is_chat_name(name) for name in names):
+        return
+    kind = chat.partition(":")[0]
+    if not hasattr(CLASSES[kind], "with_schema"):
+        raise ConfigError(
+            f"model.contract: 'json' needs chat models with structured output, and the weights of "
+            f"trainer {given.trainer!r} answer as '{kind}:' models, which have none; use 'line'"
+        )
 
 
 def _arguments(name: str, factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -158,6 +158,9 @@ def test_a_trainer_of_ones_own_is_named_as_module_and_attribute(place: Path) -> 
         (["training.base=nowhere"], "there are none at"),
         (["training.chat=local:folder"], "expected a chat model with {weights} in its name"),
         (["training.chat=own_training:number"], "expected a function of a path"),
+        (["training.trl.learning_rat=1"], "training.trl: trainer 'command' does not use it"),
+        (["training.openai.epochs=1"], "it uses training.command and training.chat and"),
+        (["training.trainer=own_training:trainer"], "training.command: trainer 'own_training:tr"),
         (["training.start=middle"], "training.start: input should be 'previous' or 'base'"),
         (["training.policy.quantile=0.5"], "one threshold is expected"),
         (["training.policy.min_scor=1"], "training.policy.min_scor: no such key"),
@@ -169,11 +172,6 @@ def test_a_trainer_of_ones_own_is_named_as_module_and_attribute(place: Path) -> 
         (["agent=['random', 'strategist']"], "expected one agent"),
         (["oracle=judge"], "'judge' is for memories"),
         (["sealed=true"], "cannot be sealed"),
-        (
-            ["training.trainer=own_training:trainer", "training.settings.weakness=2"],
-            "got an unexpected keyword argument 'weakness'; its settings are: strength",
-        ),
-        (["training.trainer=own_training:number"], "expected a class or a factory"),
     ],
 )
 def test_a_wrong_key_is_one_clear_error_before_anything_is_written(
@@ -183,6 +181,34 @@ def test_a_wrong_key_is_one_clear_error_before_anything_is_written(
     assert s3gym("run", "study.toml", *options, "--store=a.db", "--quiet") == 2
     assert says in capsys.readouterr().err
     assert not (place / "a.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["settings.rank=2"], "training.settings: trainer 'trl' does not use it; it uses train"),
+        (["chat='hf:x{weights}'"], "training.chat: trainer 'trl' does not use it"),
+        (["trainer=openai", "trl.rank=2"], "training.trl: trainer 'openai' does not use it"),
+        (["trl.rnk=2"], "there is no setting 'rnk'"),
+        (["trl.chat.paralel=2"], "trainer trl: chat: got an unexpected keyword argument 'paralel'"),
+        (
+            ["trainer=own_training:trainer", "settings.weakness=2"],
+            "'weakness'; its settings are: s",
+        ),
+        (["trainer=own_training:number"], "expected a class or a factory"),
+        (["trainer=openai", "openai.epoch=2"], "got an unexpected keyword argument 'epoch'"),
+    ],
+)
+def test_a_typo_in_a_trainers_own_table_or_another_trainers_table_is_named(
+    place: Path, capsys: pytest.CaptureFixture[str], given: list[str], says: str
+) -> None:
+    for name in ("config.json", "tokenizer.json", "chat_template.jinja", "a.safetensors"):
+        (place / name).write_text("{}")
+    words = ["--agent=openai:small", f"--trainer-base={place}", "--pathway=training", "--dry-run"]
+    assert s3gym("run", *words, *(f"--set=training.{one}" for one in given)) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("trainer", ["command", "trl"])

@@ -324,7 +324,11 @@ def test_other_weights_and_other_commands_are_refused_by_a_resume(
     capsys.readouterr()
     (place / "other.json").write_text('{"cheat": 7}')
     (place / "other.py").write_text(SCRIPT)
-    words = [word.replace(*given) for word in AGAIN] if len(given) == 2 else [*AGAIN, *given]
+    words = (
+        [word.replace(given[0], given[1]) for word in AGAIN]
+        if len(given) == 2
+        else [*AGAIN, *given]
+    )
     assert s3gym("resume", "a.db", *words) == 2
     said = capsys.readouterr().err
     assert says in said

@@ -347,7 +347,7 @@ def test_weights_that_are_gone_fail_their_own_study_and_the_others_go_on(tmp_pat
     values: dict[str, Any] = {"repeats": 2, "store": tmp_path / "a.db", "schedule": TINY, "seed": 3}
 
     def sweep() -> Sweep:
-        parts = {"agents": [agent(tmp_path)], "training": training(tmp_path)}
+        parts: dict[str, Any] = {"agents": [agent(tmp_path)], "training": training(tmp_path)}
         return Sweep(games=["trust"], memories=["none"], **parts, **values)
 
     whole = sweep().run_sync()

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from s3gym.agents.connection import retryable_status
-from s3gym.errors import ModelError
+from s3gym.errors import ModelError, retryable_status
 from s3gym.prompts import EARLIER_HEADER, RESPONSE_CONTRACT, answer_line
 from s3gym.records import Decision, Episode, Layout, Observation, Status, Turn, Usage
 from s3gym.replies import is_end, parse_reply

@@ -134,8 +134,8 @@ class JsonContract:
         with_schema = getattr(model, "with_schema", None)
         if with_schema is None:
             raise ConfigError(
-                f"the JSON contract needs a chat model with structured output (a method "
-                f"with_schema), {model.name!r} has none; use the contract AnswerScore()"
+                f"the contract 'json' needs a chat model with structured output (a method "
+                f"with_schema), and {model.name!r} has none; use the contract 'line' (AnswerScore)"
             )
         bound: ChatModel = with_schema(JsonAnswer)
         return bound

@@ -17,10 +17,9 @@ import anyio
 from anyio.lowlevel import current_token
 from pydantic import ValidationError
 
-from s3gym.errors import ConfigError, ModelError
+from s3gym.errors import ConfigError, ModelError, retryable_status
 
 T = TypeVar("T")
-RETRYABLE = frozenset({408, 409, 429})
 LONGEST_MESSAGE = 500
 NEEDED = ("model", "messages")
 NO_KEY = "none"
@@ -28,11 +27,6 @@ HEADER_TEXT = re.compile(r"[!-~]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SPENT = ("insufficient_quota", "billing_hard_limit_reached")
 """Codes of a 429 that no waiting cures."""
-
-
-def retryable_status(status: int) -> bool:
-    """Return whether the same request may succeed later: 408, 409, 429 and 5xx."""
-    return status in RETRYABLE or status >= 500
 
 
 class Connection:

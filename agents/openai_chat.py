@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from s3gym.agents.connection import (
     Connection,
-    retryable_status,
     said,
     shown_arguments,
     visible,
 )
 from s3gym.contracts.chat import Finish, Reply
+from s3gym.errors import retryable_status
 from s3gym.records import Message, Usage
 
 OPENAI_URL = "https://api.openai.com/v1"

@@ -5,6 +5,7 @@ run is interrupted. What it writes is read by nobody but the user's own chat mod
 """
 
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -25,6 +26,8 @@ from s3gym.sft.jsonl import as_messages
 
 PLACES = ("{examples}", "{base}", "{out}", "{seed}", "{log}")
 NEEDED = ("{examples}", "{out}")
+PLACE = re.compile(r"(?<![${])\{[A-Za-z_]\w*\}(?!\})")
+"""What looks like a place; not ``${HOME}`` for a shell that the command starts, and no JSON."""
 SHOWN = 1_000
 """Characters of a failed command's output that its error shows."""
 
@@ -43,7 +46,8 @@ class CommandTrainer:
         name: Name for records; by default made of the command's file names.
 
     Raises:
-        ConfigError: The command does not say where examples and weights go.
+        ConfigError: The command does not say where examples and weights go, or names a place that
+            there is not.
     """
 
     def __init__(
@@ -60,6 +64,11 @@ class CommandTrainer:
             raise ConfigError(
                 f"trainer command: expected a list of words with {' and '.join(NEEDED)}, "
                 f"got {command!r}"
+            )
+        unknown = [place for word in words for place in PLACE.findall(word) if place not in PLACES]
+        if unknown:
+            raise ConfigError(
+                f"trainer command: there is no place {unknown[0]}; there are {', '.join(PLACES)}"
             )
         if not callable(chat):
             raise ConfigError(

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -129,7 +130,7 @@ class TRLTrainer:
             raise ConfigError(f"trainer trl: {_fault(error)}") from None
         self._base, self._hub = str(base).removeprefix(PREFIX), hub
         self._device, self._threads = checked_device(device), computing_threads(threads)
-        self._template, self._chat = dict(template or {}), dict(chat or {})
+        self._template, self._chat = dict(template or {}), _checked_chat(chat or {})
         shown = "".join(f" {key}={value}" for key, value in sorted(self._template.items()))
         self.name = f"trl {self.settings.shown}{shown}"
         if not hub:
@@ -280,6 +281,15 @@ class TRLTrainer:
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         said = " ".join((work / "output.txt").read_text("utf-8", "replace").split())[-SHOWN:]
         return ServiceError(f"{self.name}: the update {how}: {said}{kept}")
+
+
+def _checked_chat(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of ``HFChat``; a wrong one is found before anything is trained."""
+    try:
+        signature(HFChat).bind("", model=None, label=None, **arguments)
+    except TypeError as error:
+        raise ConfigError(f"trainer trl: chat: {error}") from error
+    return dict(arguments)
 
 
 def _row(example: Example) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Everything is duck-typed: no package is imported here. Such a store is shared with the world, so a
 frozen view cannot be proven to stay as it is; ``isolated = False`` says so, and a study then
-evaluates without overlap and labels its results.
+evaluates without overlap and labels its results. A store that cannot be reached pauses the study.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +15,7 @@ import anyio.to_thread
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.memory import MemoryReader, MemorySnapshot, RecallEach
 from s3gym.errors import MemoryFailure
+from s3gym.memory._outages import is_outage
 from s3gym.memory.fitting import fit
 from s3gym.prompts import closing_line, step_lines
 from s3gym.records import Cue, Episode, Recollection, Step
@@ -25,6 +26,23 @@ T = TypeVar("T")
 Recalled = str | Recollection | None
 RecordFunction = Callable[[Episode], Awaitable[object] | object]
 RecallFunction = Callable[[Cue], Awaitable[Recalled] | Recalled]
+
+
+async def _reached(function: Callable[..., Awaitable[T] | T], argument: object) -> T:
+    """Call a function of an outside store.
+
+    Raises:
+        MemoryFailure: The store could not be reached, or has no time now; a study pauses.
+    """
+    try:
+        return await _called(function, argument)
+    except Exception as error:  # its classes are the client's own; all but outages go on
+        if not is_outage(error):
+            raise
+        raise MemoryFailure(
+            f"the outside memory could not be reached: {type(error).__name__}: "
+            f"{shorten(str(error), 300)}"
+        ) from error
 
 
 async def _called(function: Callable[..., Awaitable[T] | T], argument: object) -> T:
@@ -61,7 +79,7 @@ class OutsideView:
     async def recall(self, cue: Cue) -> Recollection:
         if not self._sources or cue.max_tokens < 1:
             return Recollection()
-        found = await _called(self._recall, cue)
+        found = await _reached(self._recall, cue)
         if found is None:
             return Recollection()
         if isinstance(found, str):
@@ -129,7 +147,7 @@ class FunctionMemory:
         return await self._view().recall(cue)
 
     async def record(self, episode: Episode) -> None:
-        await _called(self._record, episode)
+        await _reached(self._record, episode)
         self._sources.append(episode.id)
 
     async def consolidate(self, rules: str, max_tokens: int) -> None:

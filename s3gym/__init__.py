@@ -1,5 +1,8 @@
 """Does experience make an agent better? s3gym answers by measurement."""
 
+import s3gym.startup as _startup  # noqa: F401 - sees to Ctrl-C while all below is loaded
+
+# isort: split
 from s3gym.agents.adapt import as_agent
 from s3gym.api import Result, Study, Sweep
 from s3gym.contracts.agent import Agent, Forkable

@@ -113,6 +113,10 @@ class ClusterConfig(BaseModel):
     )
 
 
+USED = {"trl": ("trl",), "openai": ("openai",), "command": ("command", "chat", "settings")}
+"""Trainer -> its own keys among those of ``training``; those of a user have ``settings``."""
+
+
 class TrainingConfig(BaseModel):
     """How the training pathway puts experience into weights."""
 
@@ -140,6 +144,9 @@ class TrainingConfig(BaseModel):
     update_seconds: Limit = Field(default=DAY, description="deadline of one update")
     side_by_side: Annotated[int, Field(ge=1)] = Field(
         default=1, description="updates at the same time"
+    )
+    recorded: dict[str, Any] = Field(
+        default_factory=dict, description="what a resume found moved, in the words of the record"
     )
 
 
@@ -229,10 +236,30 @@ def read_config(
     for key, value in given.items():
         _set(raw, key, value, source)
     override(raw, overrides)
+    training = raw.get("training")
+    if isinstance(training, dict) and "recorded" in training:
+        raise ConfigError(f"{source}: training.recorded: a resume writes it; leave it out")
     preset = "paper_training" if _trains(raw) else "paper"
     if "schedule" in raw or preset != "paper":
         raw["schedule"] = _schedule(raw.get("schedule", preset), source, preset)
-    return validated(RunConfig, raw, source)
+    config = validated(RunConfig, raw, source)
+    _must_be_used(config.training, source)
+    return config
+
+
+def _must_be_used(training: TrainingConfig, source: str) -> None:
+    """Refuse keys of other trainers than the chosen one: nobody would look at what they hold."""
+    used = USED.get(training.trainer, ("settings",) if ":" in training.trainer else None)
+    if used is None:
+        return  # installed by a distribution, or a typo, which is named when it is looked up
+    fields = type(training).model_fields
+    for key in ("trl", "openai", "command", "chat", "settings"):
+        given = getattr(training, key) != fields[key].get_default(call_default_factory=True)
+        if given and key not in used:
+            raise ConfigError(
+                f"{source}: training.{key}: trainer {training.trainer!r} does not use it; it uses "
+                f"{' and '.join(f'training.{name}' for name in used)}"
+            )
 
 
 def override(raw: dict[str, Any], overrides: Sequence[str]) -> None:

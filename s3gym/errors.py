@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 E = TypeVar("E", bound="S3GymError")
+RETRYABLE = frozenset({408, 409, 429})
 
 
 class S3GymError(Exception):
@@ -101,6 +102,11 @@ class BlockedError(PluginError):
 
 class ProtocolBreachError(S3GymError):
     """The benchmark broke its own rules; never caught."""
+
+
+def retryable_status(status: int) -> bool:
+    """Return whether an HTTP request may succeed later: 408, 409, 429 and 5xx."""
+    return status in RETRYABLE or status >= 500
 
 
 def first_of(group: BaseExceptionGroup[E]) -> E:

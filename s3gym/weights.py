@@ -2,7 +2,8 @@
 
 An update is finished when its row is committed, and a finished one is never made again. Weights
 that are files lie beside the store in ``STORE.weights``; the store names them relative to that
-folder and by hash, so both can be moved together.
+folder and by hash, so both can be moved together. Weights that are gone or damaged fail their own
+study and no other.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -75,7 +76,7 @@ class VersionChat:
 
         Raises:
             ModelError: The call failed.
-            StoreError: The weights are not those of the record.
+            PluginError: The weights are not those of the record.
         """
         async with self._lock:
             if self._check is not None:
@@ -110,15 +111,19 @@ class Weights:
         self._parts: dict[int, AgentPart] = {}
 
     async def base(self) -> Version:
-        """Return the base weights, which are those of the record where there is one."""
+        """Return the base weights.
+
+        Raises:
+            PluginError: There are none, or they are not those of the record.
+        """
         try:
             ref = await base_weights(self._training.trainer)
         except ConfigError as error:
             raise PluginError(f"{self._label}: {error}") from error
         known = self._known.get(0)
         if known is not None and known.weights != ref.hash:
-            raise StoreError(
-                f"{self._plan.id}: the base weights of {self._label} differ from the record: "
+            raise PluginError(
+                f"the base weights of {self._label} differ from the record: "
                 f"expected hash {known.weights}, found {ref.hash}"
             )
         if known is None:
@@ -135,8 +140,8 @@ class Weights:
 
         Raises:
             ServiceError: Trainer or model could not be reached, or failed and may succeed later.
-            PluginError: The trainer misbehaved.
-            StoreError: The weights to start from are not those of the record.
+            PluginError: The trainer misbehaved, or the weights are not those of the record.
+            StoreError: The recorded update started from another version.
         """
         known = self._known.get(number)
         if known is None:
@@ -265,16 +270,16 @@ class Weights:
         """Check once that a version's weights are those of the record."""
         if version.made in self._sound:
             return
-        where = f"{self._plan.id}: the weights of update {version.made} at {version.ref.location}"
+        where = f"the weights of update {version.made} at {version.ref.location}"
         try:
             found = await fingerprint(self._training.trainer, version.ref.location)
         except (ConfigError, ServiceError) as error:
-            raise StoreError(
+            raise PluginError(
                 f"{where} cannot be read: {error}; put them back: an update that is finished is "
                 f"not made again"
             ) from error
         if found != version.ref.hash:
-            raise StoreError(
+            raise PluginError(
                 f"{where} differ from the record: expected hash {version.ref.hash}, found {found}"
             )
         self._sound.add(version.made)
@@ -314,7 +319,7 @@ class Weights:
         """Return a location as the trainer knows it.
 
         Raises:
-            StoreError: The name leads to files that are not this study's own.
+            PluginError: The name leads to files that are not this study's own.
         """
         path = self._root / name
         if name.startswith(INSIDE):
@@ -322,9 +327,7 @@ class Weights:
                 return str(path)
         elif not path.exists():  # a provider's id, not a path
             return name
-        raise StoreError(
-            f"{self._plan.id}: the store names weights at {name!r}, outside of {self._root}"
-        )
+        raise PluginError(f"the store names weights at {name!r}, outside of {self._root}")
 
 
 def weights_folder(store: Path) -> Path:

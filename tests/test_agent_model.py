@@ -231,7 +231,7 @@ def test_no_reply_at_all_breaks_a_contract(text: str) -> None:
 
 
 def test_a_model_without_structured_output_is_refused_for_json() -> None:
-    with pytest.raises(ConfigError, match=r"'scripted' has none; use the contract AnswerScore"):
+    with pytest.raises(ConfigError, match=r"'scripted' has none; use the contract 'line'"):
         ModelAgent(ScriptedChat([]), JsonContract())
 
 

@@ -215,7 +215,7 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(s3gym: Runner) -> None:
     for command in (("status",), ("resume",), ("report",), ("audit",)):
         answer = s3gym(*command, "sweep")
         assert answer.code == 2
-        assert "a manifest of format 2; this s3gym" in answer.err
+        assert "a manifest of format 2, written by s3gym" in answer.err
 
 
 def test_a_full_disk_leaves_the_other_studies_done_and_is_named(

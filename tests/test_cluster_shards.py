@@ -200,6 +200,8 @@ def test_a_folder_is_made_where_nothing_is(tmp_path: Path) -> None:
         ("{", "the manifest is broken: Expecting"),
         ("[]", "a manifest of format None"),
         ('{"format": 2}', "a manifest of format 2; this s3gym .* reads 1"),
+        ('{"format": 2, "s3gym": "9.9"}', "a manifest of format 2, written by s3gym 9.9; this"),
+        ('{"format": 2}', ".* with the s3gym that wrote it; a new run needs a new folder"),
         ('{"format": 1}', "the manifest is broken: s3gym: Field required"),
         ("", "the manifest is broken"),
         ("\ud800", "the manifest is broken"),

@@ -14,6 +14,7 @@ from s3gym.agents.hf_chat import HFChat
 from s3gym.agents.hf_engine import Engine, Job
 from s3gym.agents.hf_weights import Weights, find_weights
 from s3gym.agents.model import ModelAgent
+from s3gym.cli.main import main
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError, ModelError
 from s3gym.records import STATUSES, Message, Observation, Phase, Turn
@@ -270,3 +271,18 @@ def test_one_chat_serves_two_event_loops(folder: Path) -> None:
         return (await chat.complete(PROMPT, max_tokens=5, seed=1)).text
 
     assert anyio.run(once, backend="asyncio") == anyio.run(once, backend="trio")
+
+
+def test_it_is_no_model_for_the_json_contract(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("config.json", "tokenizer.json", "chat_template.jinja", "a.safetensors"):
+        (tmp_path / name).write_text("{}")
+    for command in (["run", "--dry-run"], ["plan"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, "--agent", f"hf:{tmp_path}", "--contract", "json"])
+        assert ended.value.code == 2
+        said = capsys.readouterr().err
+        assert "the contract 'json' needs a chat model with structured output" in said
+        assert "use the contract 'line'" in said
+        assert len(said.splitlines()) == 1

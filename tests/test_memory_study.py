@@ -14,9 +14,11 @@ from s3gym.audit import audit_store
 from s3gym.catalog import find_game, memory_prompts
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import MemoryFailure, ModelError
+from s3gym.memory.adapters import from_functions
 from s3gym.memory.insights import InsightsMemory
 from s3gym.memory.layered import layered
 from s3gym.memory.summary import SummaryMemory
+from s3gym.plans import StudyPlan
 from s3gym.records import Cue, Decision, Episode, Recollection, Turn
 from s3gym.schedule import Schedule
 from s3gym.store import file
@@ -77,6 +79,32 @@ async def test_a_memory_call_that_failed_stays_failed_when_its_study_is_resumed(
     make, _ = written(kind, lambda n, asked: failure if n == 2 else reply(n, asked))
     await run_plans(whole, [plan(agent=stopping, memory=make, schedule=FOUR)])
     assert learner_rows(path) == learner_rows(whole)
+
+
+async def test_an_outside_memory_that_is_not_reached_pauses_its_study_which_is_resumed(
+    tmp_path: Path,
+) -> None:
+    kept: list[str] = []
+    down = [True]
+
+    def study() -> StudyPlan:
+        kept.clear()
+
+        def record(episode: Episode) -> None:
+            if down[0] and len(kept) == 2:
+                raise ConnectionRefusedError("nobody listens")
+            kept.append(episode.id)
+
+        make = from_functions(record, lambda cue: f"{len(kept)} episodes")
+        return plan(agent=drawing, memory=make, schedule=FOUR)
+
+    first = study()
+    assert (await run_plans(tmp_path / "a.db", [first])).paused == (first.id,)
+    down[0] = False
+    outcome = await run_plans(tmp_path / "a.db", [study()])
+    assert (outcome.paused, outcome.failed, outcome.invalid) == ((), {}, ())
+    await run_plans(tmp_path / "whole.db", [study()])
+    assert learner_rows(tmp_path / "a.db") == learner_rows(tmp_path / "whole.db")
 
 
 class Odd:

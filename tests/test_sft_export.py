@@ -337,3 +337,25 @@ def test_a_bundle_is_a_store_too(export: Exporter) -> None:
     assert export("--min-score", "0", out="b.jsonl", store="a.zip") == 0
     assert export("--min-score", "0") == 0
     assert export.rows("b.jsonl") == export.rows()
+
+
+def test_an_earlier_export_is_replaced_and_any_other_file_only_by_force(
+    export: Exporter,
+) -> None:
+    data, sheet = export.folder / "data.jsonl", export.folder / "data.datasheet.json"
+    assert export("--min-score", "0") == 0
+    assert export("--cap", "1") == 0
+    first = data.read_bytes()
+    data.write_bytes(first + b'{"messages": "by hand"}\n')
+    assert export("--cap", "1") == 2
+    assert "data.jsonl exists and is not an export as it was written" in export.said
+    assert data.read_bytes() != first
+    assert export("--cap", "1", "--force") == 0
+    assert data.read_bytes() == first
+    sheet.unlink()
+    assert export("--cap", "1") == 2
+    data.unlink()
+    sheet.write_text('{"file": "of somebody else"}')
+    assert export("--cap", "1") == 2
+    assert "data.datasheet.json exists and is not" in export.said
+    assert len(export.said.splitlines()) == 1

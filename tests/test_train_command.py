@@ -166,6 +166,14 @@ def test_a_command_must_say_where_examples_and_weights_go(tmp_path: Path, comman
         CommandTrainer(command, base_file(tmp_path), chat=TallyChat)  # type: ignore[arg-type]  # what a user may pass
 
 
+def test_a_place_that_there_is_not_is_named_with_those_that_there_are(tmp_path: Path) -> None:
+    base = base_file(tmp_path)
+    with pytest.raises(ConfigError, match=r"no place \{nope\}; there are \{examples\}, .*\{log\}"):
+        CommandTrainer(["train", "{examples}", "{out}", "--to={nope}"], base, chat=TallyChat)
+    literal = ['{"rank": 8}', "{}", "${HOME}", "{{lr}}", "{1}"]
+    CommandTrainer(["train", "{examples}{out}", *literal], base, chat=TallyChat)
+
+
 async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     trainer = CommandTrainer(["no-such", "{examples}{out}"], base_file(tmp_path), chat=TallyChat)
     with pytest.raises(ConfigError, match="there is no program 'no-such'"):

@@ -1,6 +1,7 @@
 """The training pathway on the command line: study files, options, resumes, and clear refusals."""
 
 import json
+import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from trainings import SCRIPT
 
 from s3gym.cli.main import main
+from s3gym.cli.moved import is_moved_agent
 from s3gym.config import read_config
 from s3gym.errors import ConfigError
 from s3gym.schedule import Schedule
@@ -156,6 +158,9 @@ def test_a_trainer_of_ones_own_is_named_as_module_and_attribute(place: Path) -> 
         (["training.base=nowhere"], "there are none at"),
         (["training.chat=local:folder"], "expected a chat model with {weights} in its name"),
         (["training.chat=own_training:number"], "expected a function of a path"),
+        (["training.trl.learning_rat=1"], "training.trl: trainer 'command' does not use it"),
+        (["training.openai.epochs=1"], "it uses training.command and training.chat and"),
+        (["training.trainer=own_training:trainer"], "training.command: trainer 'own_training:tr"),
         (["training.start=middle"], "training.start: input should be 'previous' or 'base'"),
         (["training.policy.quantile=0.5"], "one threshold is expected"),
         (["training.policy.min_scor=1"], "training.policy.min_scor: no such key"),
@@ -167,11 +172,6 @@ def test_a_trainer_of_ones_own_is_named_as_module_and_attribute(place: Path) -> 
         (["agent=['random', 'strategist']"], "expected one agent"),
         (["oracle=judge"], "'judge' is for memories"),
         (["sealed=true"], "cannot be sealed"),
-        (
-            ["training.trainer=own_training:trainer", "training.settings.weakness=2"],
-            "got an unexpected keyword argument 'weakness'; its settings are: strength",
-        ),
-        (["training.trainer=own_training:number"], "expected a class or a factory"),
     ],
 )
 def test_a_wrong_key_is_one_clear_error_before_anything_is_written(
@@ -181,6 +181,47 @@ def test_a_wrong_key_is_one_clear_error_before_anything_is_written(
     assert s3gym("run", "study.toml", *options, "--store=a.db", "--quiet") == 2
     assert says in capsys.readouterr().err
     assert not (place / "a.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["settings.rank=2"], "training.settings: trainer 'trl' does not use it; it uses train"),
+        (["chat='hf:x{weights}'"], "training.chat: trainer 'trl' does not use it"),
+        (["trainer=openai", "trl.rank=2"], "training.trl: trainer 'openai' does not use it"),
+        (["trl.rnk=2"], "there is no setting 'rnk'"),
+        (["trl.chat.paralel=2"], "trainer trl: chat: got an unexpected keyword argument 'paralel'"),
+        (
+            ["trainer=own_training:trainer", "settings.weakness=2"],
+            "'weakness'; its settings are: s",
+        ),
+        (["trainer=own_training:number"], "expected a class or a factory"),
+        (["trainer=openai", "openai.epoch=2"], "got an unexpected keyword argument 'epoch'"),
+    ],
+)
+def test_a_typo_in_a_trainers_own_table_or_another_trainers_table_is_named(
+    place: Path, capsys: pytest.CaptureFixture[str], given: list[str], says: str
+) -> None:
+    for name in ("config.json", "tokenizer.json", "chat_template.jinja", "a.safetensors"):
+        (place / name).write_text("{}")
+    words = ["--agent=openai:small", f"--trainer-base={place}", "--pathway=training", "--dry-run"]
+    assert s3gym("run", *words, *(f"--set=training.{one}" for one in given)) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("trainer", ["command", "trl"])
+def test_weights_that_cannot_keep_the_json_contract_are_refused_before_anything_runs(
+    place: Path, capsys: pytest.CaptureFixture[str], trainer: str
+) -> None:
+    for name in ("config.json", "tokenizer.json", "chat_template.jinja", "a.safetensors"):
+        (place / name).write_text("{}")
+    words = [*AGAIN[2:], "--agent=openai:small", "--contract=json", "--pathway=training"]
+    more = [f"--trainer={trainer}", f"--trainer-base={place}", "--dry-run"]
+    assert s3gym("run", *(words if trainer == "command" else words[1:]), *more) == 2
+    assert "the weights of trainer" in (said := capsys.readouterr().err)
+    assert "answer as 'hf:' models, which have none; use 'line'" in said
 
 
 def test_a_command_needs_its_words_and_weights_to_start_from(
@@ -203,6 +244,134 @@ def test_a_failing_command_pauses_with_its_own_exit_code_and_resumes(
     assert "out of memory" in capsys.readouterr().err
     (place / "train.py").write_text(SCRIPT)
     assert s3gym("resume", "a.db", *AGAIN, "--quiet") == 0
+
+
+def test_a_moved_store_is_resumed_from_elsewhere_with_the_same_weights_and_command(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert s3gym("run", "study.toml", "--store=a.db", "--quiet") == 0
+    root = _root(capsys)
+    monkeypatch.chdir(_moved(place, "a.db"))
+    _unfinish(Path("kept/a.db"))
+    assert s3gym("resume", "kept/a.db", *_again(), "--trainer-base=files/other.json") == 0
+    assert _root(capsys) == root
+    # What was extended keeps the words of the record, so it is resumed in any others again.
+    assert s3gym("extend", "kept/a.db", "--repeats=2", *_again("files/other.json")) == 0
+    with closing(file.open_learner(Path("kept/a.db"))) as db:
+        assert len({row[0] for row in db.execute("SELECT spec FROM studies")}) == 4
+        settings = db.execute("SELECT DISTINCT json_extract(spec, '$.settings') FROM studies")
+        ((words,),) = settings.fetchall()
+    assert json.loads(words)["training"]["base"] == "base.json"
+
+
+def test_a_moved_folder_of_a_sweep_is_resumed_twice_from_elsewhere(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert s3gym("run", "study.toml", "--store=sweep/", "--quiet") == 0
+    root = _root(capsys)
+    monkeypatch.chdir(_moved(place, "sweep"))
+    for path in Path("kept/sweep").rglob("*.db"):
+        _unfinish(path)
+    assert s3gym("resume", "kept/sweep", *_again("files/other.json")) == 0
+    assert _root(capsys) == root
+    assert s3gym("resume", "kept/sweep", *_again()) == 0
+    assert _root(capsys) == root
+    Path("files/train.py").rename("train.py")
+    assert s3gym("resume", "kept/sweep", *_again(script="train.py")) == 0
+
+
+def _moved(place: Path, store: str) -> Path:
+    """Move a store and all that its training needs; return the folder to work in."""
+    for name in ("kept", "files"):
+        (place / "new" / name).mkdir(parents=True)
+    for path in place.glob(f"{store}*"):
+        path.rename(place / "new" / "kept" / path.name)
+    (place / "base.json").rename(place / "new" / "files" / "other.json")
+    (place / "train.py").rename(place / "new" / "files" / "train.py")
+    player = place / "own_training.py"
+    player.write_text(OWN.replace('"base.json"', '"files/other.json"'))
+    return place / "new"
+
+
+def _again(base: str | None = None, script: str = "files/train.py") -> list[str]:
+    words = [word.replace("train.py", script) for word in AGAIN]
+    return words if base is None else [*words, f"--trainer-base={base}"]
+
+
+def _unfinish(store: Path) -> None:
+    with closing(sqlite3.connect(store)) as db:
+        db.execute("UPDATE studies SET status = 'paused'")
+        db.commit()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--trainer-base=other.json"], "holds other weights than the record's: expected hash"),
+        (["--trainer-base=none.json"], "if it was moved, say where it is now by --trainer-base"),
+        (["--trainer-command=true {examples} {out}"], "another command than the store's: true"),
+        (["train.py", "-v train.py"], "another command than the store's: -v differs"),
+        (["train.py", "elsewhere/train.py"], "elsewhere/train.py differs; expected"),
+        (["train.py", "other.py"], "other.py differs; expected"),
+        (["{log}", ""], "another command than the store's; expected"),
+        (["--set=training.command=['true', '{examples}', '{out}']"], "the store's: true differs"),
+    ],
+)
+def test_other_weights_and_other_commands_are_refused_by_a_resume(
+    place: Path, capsys: pytest.CaptureFixture[str], given: list[str], says: str
+) -> None:
+    assert s3gym("run", "study.toml", "--store=a.db", "--quiet") == 0
+    capsys.readouterr()
+    (place / "other.json").write_text('{"cheat": 7}')
+    (place / "other.py").write_text(SCRIPT)
+    words = (
+        [word.replace(given[0], given[1]) for word in AGAIN]
+        if len(given) == 2
+        else [*AGAIN, *given]
+    )
+    assert s3gym("resume", "a.db", *words) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_base_in_other_words_needs_a_record_of_its_hash(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert s3gym("run", "study.toml", "--store=a.db", "--quiet") == 0
+    with closing(sqlite3.connect(place / "a.db")) as db:
+        db.execute("DELETE FROM updates")
+        db.commit()
+    capsys.readouterr()
+    (place / "base.json").rename("other.json")
+    assert s3gym("resume", "a.db", *AGAIN, "--trainer-base=other.json") == 2
+    assert "no study has begun to train" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("agents", "base", "given", "expected"),
+    [
+        (["hf:models/small"], None, ["hf:/elsewhere/small"], True),
+        (["hf:models/small"], None, ["hf:/elsewhere/large"], False),
+        (["hf:models/small"], "other", ["hf:/elsewhere/small"], False),
+        (["hf:models/small", "hf:large"], None, ["hf:/elsewhere/small"], False),
+        (["openai:models/small"], None, ["hf:/elsewhere/small"], False),
+        (["hf:models/small"], None, [], False),
+    ],
+)
+def test_an_agent_may_be_moved_when_its_weights_are_the_base(
+    agents: list[str], base: str | None, given: list[str], expected: bool
+) -> None:
+    table = {} if base is None else {"base": base}
+    assert is_moved_agent({"agent": agents, "training": table}, given) is expected
+    assert not is_moved_agent({"agent": agents}, given)
+
+
+def test_what_a_resume_found_moved_is_not_written_by_hand(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert s3gym("run", "study.toml", "--set=training.recorded.base=x", "--store=a.db") == 2
+    assert "training.recorded: a resume writes it" in capsys.readouterr().err
 
 
 def test_recorded_replies_and_proxies_are_no_weights(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -113,7 +114,9 @@ def n_updates(store: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_training_study_of_a_real_model_survives_a_kill_and_is_audited(place: Path) -> None:
+def test_a_training_study_of_a_real_model_survives_a_kill_and_a_move_and_is_audited(
+    place: Path, tiny: Path
+) -> None:
     store = place / "a.db"
     process = s3gym("run", "study.toml", "--store", "a.db", "--quiet")
     deadline = time.monotonic() + 300
@@ -123,7 +126,8 @@ def test_a_training_study_of_a_real_model_survives_a_kill_and_is_audited(place: 
     process.communicate()
     first = rows(store, "SELECT version, outcome, weights, log FROM updates ORDER BY version")
     assert [row[0] for row in first] == [0, 1]
-    finished("resume", "a.db", "--quiet")
+    shutil.copytree(tiny, place / "moved" / tiny.name)
+    finished("resume", "a.db", f"--agent=hf:moved/{tiny.name}", "--quiet")
     after = rows(store, "SELECT version, outcome, weights, log FROM updates ORDER BY version")
     assert after[:2] == first, "a finished update was made again"
     assert [(row[0], row[1]) for row in after] == [(0, "base"), (1, "trained"), (2, "trained")]

@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -51,6 +52,7 @@ from s3gym.tokens import token_counter
 @click.option("--agent", "agents", multiple=True, help="Only this agent; several times.")
 @click.option("--memory", "memories", multiple=True, help="Only this memory; several times.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="messages", help="Of lines.")
+@click.option("--force", is_flag=True, help="Replace a file that is no earlier export, too.")
 def sft_command(
     store: Path,
     out: Path,
@@ -59,6 +61,8 @@ def sft_command(
     agents: tuple[str, ...],
     memories: tuple[str, ...],
     form: Format,
+    *,
+    force: bool,
     **rule: Any,
 ) -> None:
     """Write the exploration of a store as chat JSONL, ready for fine-tuning.
@@ -76,6 +80,11 @@ def sft_command(
     for target in (out, sheet):
         if target.exists() and store.exists() and target.samefile(store):
             raise ConfigError(f"--out {out}: would replace the store; name another file")
+        if target.exists() and not (force or _was_exported(out, sheet)):
+            raise ConfigError(
+                f"--out {out}: {target} exists and is not an export as it was written; name "
+                f"another file, or replace it with --force"
+            )
     with (
         as_store(store) as whole,
         unpacked(whole) as path,
@@ -107,6 +116,16 @@ def sft_command(
     for reason, n in dataset.reasons.items():
         say(f"  left out: {n} {reason}")
     say(f"wrote {sheet}")
+
+
+def _was_exported(out: Path, sheet: Path) -> bool:
+    """Return whether what is there are an earlier export's files, which can be made again."""
+    try:
+        told = json.loads(sheet.read_text(encoding="ascii"))["file"]
+        found = sha256(out.read_bytes()).hexdigest() if out.exists() else told["sha256"]
+        return bool(told["name"] == out.name and told["sha256"] == found)
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def _built(sources: Sequence[Source], policy: SFTPolicy) -> Dataset:

@@ -17,6 +17,8 @@ from s3gym.errors import (
     ServiceError,
     StoreError,
 )
+from s3gym.startup import INTERRUPTED as INTERRUPTED
+from s3gym.startup import loaded
 
 COMMANDS = {
     "audit": "s3gym.cli.audit",
@@ -39,7 +41,7 @@ COMMANDS = {
     "status": "s3gym.cli.status",
 }
 """Command -> module; loaded when it is used, so that ``s3gym games`` need not load the rest."""
-USAGE, SERVICE, PLUGIN, INTERRUPTED = 2, 3, 4, 130
+USAGE, SERVICE, PLUGIN = 2, 3, 4
 
 
 class _Commands(click.Group):
@@ -50,6 +52,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command = getattr(import_module(COMMANDS[cmd_name]), f"{cmd_name}_command")
+        loaded()
         return command if isinstance(command, click.Command) else None
 
 

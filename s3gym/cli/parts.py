@@ -66,8 +66,10 @@ def wire(
         find_own_modules()
     model = config.model
     chats = _Chats(model, replay, offline=offline)
+    moved = config.training.recorded.get("agent")
     playing: Sequence[AgentPart | str] = agents or [
-        _agent(name, chats, model) if is_chat_name(name) else name for name in config.agent
+        _agent(name, moved or name, chats, model) if is_chat_name(name) else name
+        for name in config.agent
     ]
     meter = Meter(Limits(_limits(model)), _budget(config))
     for agent in playing:
@@ -185,10 +187,10 @@ class _Chats:
         return ReplayChat(chat.name, self._replies, request_hash)
 
 
-def _agent(name: str, chats: _Chats, model: ModelConfig) -> AgentPart:
+def _agent(name: str, origin: str, chats: _Chats, model: ModelConfig) -> AgentPart:
     contract = JsonContract() if model.contract == "json" else AnswerScore()
     return model_part(
-        chats.of(name), origin=name, layout=model.layout, contract=contract, reask=model.reask
+        chats.of(name), origin=origin, layout=model.layout, contract=contract, reask=model.reask
     )
 
 

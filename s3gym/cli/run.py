@@ -26,6 +26,13 @@ from s3gym.cli.folders import (
 )
 from s3gym.cli.interrupt import interrupting, kindly_stopped
 from s3gym.cli.main import INTERRUPTED, PLUGIN, SERVICE, USAGE
+from s3gym.cli.moved import (
+    is_moved_agent,
+    must_be_the_same_base,
+    must_be_there,
+    note_moved,
+    words_of_record,
+)
 from s3gym.cli.options import engine_options, given_options, part_options
 from s3gym.cli.parts import Wiring, held_to, wire
 from s3gym.cli.progress import Watcher
@@ -142,6 +149,7 @@ def _continue(
     before_agents = front(given.pop("proxy"), replay)
     folder = is_sweep_folder(store) and repeats is None
     recorded = folder_config(store) if folder else recorded_config(store)
+    words = words_of_record(recorded)
     renamed = _renamed(given, recorded)
     if repeats is not None:
         if repeats < recorded["repeats"]:
@@ -155,11 +163,15 @@ def _continue(
         (recorded.setdefault(table, {}) if table else recorded)[name] = value
     recorded["schedule"] = recorded["schedule"].model_dump()
     override(recorded, overrides)
+    note_moved(recorded, words)
+    if not keys_are_elsewhere(engine):
+        must_be_there(recorded)
     recorded["store"] = str(store)
     config = validated(RunConfig, recorded, str(store))
     wiring = wire(config, replay, offline=keys_are_elsewhere(engine))
     if before_agents is not None:
         before_agents.before(wiring.sweep)
+    must_be_the_same_base(shards(store), wiring.sweep.training, config.training.recorded)
     charge_folder(wiring.meter, store, config.model.base_url)
     watcher = Watcher(wiring.sweep.plans(), quiet=quiet)
     start: Callable[[], Any] = wiring.sweep.resume
@@ -239,7 +251,9 @@ def _renamed(given: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
                     f"--{kind} {origin}"
                 )
         unknown = sorted(again - set(recorded[kind]))
-        if unknown:
+        if kind == "agent" and is_moved_agent(recorded, unknown):
+            values["agent"] = unknown
+        elif unknown:
             raise ConfigError(f"--{kind} {unknown[0]}: this store has no such {kind}")
     must_be_named_again(recorded.get("training", {}), values)
     return values

@@ -5,15 +5,16 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from s3gym.agents.chat_names import chat_model, is_chat_name
+from s3gym.agents.chat_names import CLASSES, chat_model, is_chat_name
 from s3gym.catalog import TRAINING, find_trainer, load
+from s3gym.cli.moved import must_be_the_same_command
 from s3gym.config import ModelConfig, RunConfig, TrainingConfig
 from s3gym.contracts.chat import ChatModel
 from s3gym.errors import ConfigError
 from s3gym.training import Training
 
 WEIGHTS = "{weights}"
-NOT_RESULTS = frozenset({"update_seconds", "side_by_side"})
+NOT_RESULTS = frozenset({"update_seconds", "side_by_side", "recorded"})
 """Settings that change no result and so are no part of a study's specification."""
 
 
@@ -56,6 +57,7 @@ def training_of(config: RunConfig, settings: Mapping[str, Any]) -> Training | No
         if "chat" in known and settings:
             values["chat"] = dict(settings) | dict(own.get("chat", {}))
     _must_fit(given.trainer, factory, values, known)
+    _must_answer_as_told(config)
     return Training(
         trainer=factory(**values),
         policy=given.policy,
@@ -69,10 +71,12 @@ def training_of(config: RunConfig, settings: Mapping[str, Any]) -> Training | No
 
 
 def recorded_training(config: TrainingConfig) -> dict[str, Any]:
-    """Return what a resume makes the trainer of."""
-    return {"trainer": config.trainer} | config.model_dump(
+    """Return what a resume makes the trainer of, in the words of the record."""
+    values = {"trainer": config.trainer} | config.model_dump(
         mode="json", exclude_defaults=True, exclude=set(NOT_RESULTS)
     )
+    values |= {key: value for key, value in config.recorded.items() if key != "agent"}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def must_be_named_again(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -90,11 +94,14 @@ def must_be_named_again(recorded: Mapping[str, Any], given: Mapping[str, Any]) -
         ("command", "--trainer-command"),
         ("chat", "--trainer-chat"),
     ):
-        value = recorded.get(key)
+        value, again = recorded.get(key), given.get(f"training.{key}")
         foreign = key == "command" or (isinstance(value, str) and _is_foreign(value))
-        if value is None or not foreign or given.get(f"training.{key}") == value:
+        if value is None or not foreign or again == value:
             continue
         words = shlex.join(value) if isinstance(value, list) else value
+        if again is not None and key == "command":
+            must_be_the_same_command(value, again)
+            continue
         raise ConfigError(
             f"this store's trainer is not built in; name it again: {option} {shlex.quote(words)}"
         )
@@ -149,6 +156,21 @@ def _chat_of(
         )
 
     return chat
+
+
+def _must_answer_as_told(config: RunConfig) -> None:
+    """Refuse a contract that the chat models of trained weights cannot be held to."""
+    given = config.training
+    chat = {"trl": "hf:", "command": given.chat}.get(given.trainer, "")
+    names = (chat, config.agent[0])
+    if config.model.contract != "json" or not all(is_chat_name(name) for name in names):
+        return
+    kind = chat.partition(":")[0]
+    if not hasattr(CLASSES[kind], "with_schema"):
+        raise ConfigError(
+            f"model.contract: 'json' needs chat models with structured output, and the weights of "
+            f"trainer {given.trainer!r} answer as '{kind}:' models, which have none; use 'line'"
+        )
 
 
 def _arguments(name: str, factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from s3gym.errors import ConfigError, StoreError
 from s3gym.store import file
+from s3gym.text import shorten
 
 FORMAT = 1
 
@@ -76,8 +77,12 @@ def read_manifest(folder: Path) -> Manifest:
         raise StoreError(f"{path}: the manifest is broken: {error}") from error
     found = raw.get("format") if isinstance(raw, dict) else None
     if found != FORMAT:
+        writer = raw.get("s3gym") if isinstance(raw, dict) else None
+        by = f", written by s3gym {writer}" if isinstance(writer, str) else ""
         raise StoreError(
-            f"{path}: a manifest of format {found!r}; this s3gym ({installed()}) reads {FORMAT}"
+            f"{path}: a manifest of format {shorten(found)}{by}; this s3gym ({installed()}) reads "
+            f"{FORMAT}. Report, audit and resume the sweep with the s3gym that wrote it; a new run "
+            f"needs a new folder"
         )
     try:
         manifest = Manifest(**raw)

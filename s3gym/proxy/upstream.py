@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, cast
 
-from s3gym.agents.connection import checked_url, retry_after, retryable_status, said
+from s3gym.agents.connection import checked_url, retry_after, said
 from s3gym.contracts.chat import Finish, Reply
-from s3gym.errors import ModelError
+from s3gym.errors import ModelError, retryable_status
 from s3gym.records import Message, Role, Usage
 from s3gym.store.chain import canonical
 

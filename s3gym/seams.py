@@ -8,6 +8,7 @@ alone, because its message could hold what the agent must not see.
 import inspect
 import logging
 import math
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -126,11 +127,24 @@ def _passes(error: BaseException) -> bool:
     """Return whether an exception is the runner's or the user's will, not a plug-in's mistake."""
     cancelled = anyio.get_cancelled_exc_class()
     wanted: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit)
-    if anyio.current_effective_deadline() == -math.inf:
+    if anyio.current_effective_deadline() == -math.inf or _ended_by_asyncio():
         wanted = (*wanted, cancelled)
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(wanted) is not None
     return isinstance(error, wanted)
+
+
+def _ended_by_asyncio() -> bool:
+    """Return whether asyncio itself cancels this task, without a scope, as a run's end does.
+
+    A second Ctrl-C ends the event loop, and that cancels every task that is left.
+    """
+    asyncio = sys.modules.get("asyncio")  # not imported: on trio it may never be
+    try:
+        task = None if asyncio is None else asyncio.current_task()
+    except RuntimeError:  # another kind of loop runs
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _split(error: BaseException) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -244,7 +245,14 @@ def test_a_store_of_another_version_and_another_sqlite_file_are_refused(s3gym: R
     db = sqlite3.connect("out.db")
     db.execute("PRAGMA user_version = 99")
     db.close()
-    assert "a store of version 99; this s3gym reads version 2" in s3gym("status", "out.db").err
+    said = s3gym("status", "out.db").err
+    assert f"of version 99, written by s3gym {version('s3gym')}; this s3gym reads version 2" in said
+    assert "with the s3gym that wrote it; a new run needs a new file" in said
+    assert len(said.splitlines()) == 1
+    db = sqlite3.connect("out.db")
+    db.execute("DROP TABLE provenance")
+    db.close()
+    assert "of version 99; this s3gym reads version 2. Report" in s3gym("status", "out.db").err
     db = sqlite3.connect("other.db")
     db.execute("CREATE TABLE t (x)")
     db.close()

@@ -228,6 +228,30 @@ def test_the_first_interrupt_keeps_every_call_that_is_paid_for(tmp_path: Path) -
     assert _calls(tmp_path / "out.db") == asked.stat().st_size
 
 
+def test_a_second_interrupt_is_no_mistake_of_the_agents_that_it_cuts_off(tmp_path: Path) -> None:
+    slow = POLITE.replace("sleep(0.02)", "sleep(30 if Path('asked').stat().st_size > 3 else 0)")
+    (tmp_path / "slow.py").write_text(slow)
+    run = subprocess.Popen(
+        [
+            sys.executable, "-P", "-m", "s3gym", "run", "--agent", "slow:agent", "--memory", "none",
+            "--schedule", "quick", "--repeats", "4", "--store", "out.db", "--quiet",
+        ],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    asked = tmp_path / "asked"
+    while not (asked.exists() and asked.stat().st_size > 6):
+        assert run.poll() is None
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    assert run.stderr is not None
+    assert run.stderr.readline().startswith("s3gym: stopping")
+    run.send_signal(signal.SIGINT)
+    _, told = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert told == "s3gym: interrupted; all but the calls under way is kept: s3gym resume out.db\n"
+
+
 def _calls(path: Path) -> int:
     db = sqlite3.connect(path)
     try:

@@ -1,5 +1,6 @@
 """A plug-in that misbehaves fails its own study with one clear line; the sweep goes on."""
 
+import asyncio  # noqa: TID251 - what a second Ctrl-C ends
 import sys
 import time
 from asyncio import CancelledError  # noqa: TID251 - what a careless agent raises
@@ -9,6 +10,7 @@ from threading import Event
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from studies import drawing, plan, run_plans
 
@@ -19,6 +21,7 @@ from s3gym.games.trust import SPEC as TRUST
 from s3gym.memory.none import NoMemory
 from s3gym.records import Cue, Decision, Phase, Recollection, Turn, Usage
 from s3gym.schedule import Schedule
+from s3gym.seams import guarded
 from s3gym.store.store import Store
 
 HASTY = Schedule(exploration_episodes=2, evaluate_every=1, evaluation_episodes=2, act_seconds=0.05)
@@ -233,6 +236,18 @@ async def test_a_cancellation_that_nobody_asked_for_fails_its_study(tmp_path: Pa
 
     outcome = await run_plans(tmp_path / "a.db", [plan(agent=agent), plan()])
     assert list(outcome.failed) == ["trust/agent/history/r0"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # on trio only scopes cancel
+async def test_a_task_that_asyncio_cancels_is_no_mistake_of_its_plug_in(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    task = asyncio.ensure_future(guarded("agent 'mine'", "act", anyio.sleep_forever, 60))
+    await anyio.lowlevel.checkpoint()
+    task.cancel()
+    with pytest.raises(CancelledError):
+        await task
+    assert not caplog.records
 
 
 async def test_an_outage_inside_an_agents_own_task_group_is_an_outage(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The standard library's connection serves the hot path: WAL, ``synchronous=NORMAL
 """
 
 import fcntl
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -331,7 +332,20 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
         connection.close()
         raise StoreError(f"{path}: a SQLite file, but not an s3gym store")
     if version != STORE_VERSION:
+        writer = _writer(connection)
         connection.close()
+        by = f", written by s3gym {writer}" if writer else ""
         raise StoreError(
-            f"{path}: a store of version {version}; this s3gym reads version {STORE_VERSION}"
+            f"{path}: a store of version {version}{by}; this s3gym reads version {STORE_VERSION}. "
+            f"Report, audit and resume it with the s3gym that wrote it; a new run needs a new file"
         )
+
+
+def _writer(connection: sqlite3.Connection) -> str:
+    """Return the version of s3gym that wrote a store of another layout, where it says so."""
+    try:
+        query = "SELECT value FROM provenance WHERE key = 'packages'"
+        (text,) = connection.execute(query).fetchone()
+        return shorten(json.loads(text)["s3gym"], 40).strip("'")
+    except (sqlite3.Error, ValueError, TypeError, KeyError):
+        return ""

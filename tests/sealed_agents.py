@@ -56,6 +56,16 @@ async def forges_errors(turn: Turn) -> str:
     return "Answer: cheat, Score: 1"
 
 
+async def floods(turn: Turn) -> str:
+    lines = b'{"id": 999999}\n' * 5_000
+    left = lines
+    while True:
+        try:
+            left = left[os.write(int(sys.argv[2]), left) :] or lines
+        except BlockingIOError:
+            continue
+
+
 async def leaves_a_process(turn: Turn) -> str:
     """End, and leave a process that holds the pipe for longer than any deadline."""
     pipe = int(sys.argv[2])

@@ -3,12 +3,16 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import sealed_agents
 from sealed_runs import children, notes, only, sweep
@@ -22,8 +26,11 @@ from s3gym.cli.main import main
 from s3gym.errors import BudgetExhaustedError
 from s3gym.meter import Meter
 from s3gym.plans import seed_plan
+from s3gym.sealed.lines import Lines
+from s3gym.sealed.process import MOST_UNREAD, SealedProcess, _Conversation
 from s3gym.sealed.seal import allowed
 from s3gym.testing.fakes import ScriptedChat
+from s3gym.wire import WireError
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="a sealed run needs Linux (issue 8)"
@@ -153,10 +160,12 @@ FAULTS = {
     "scribbles": "agent 'scribbles': its sealed process sent expected a JSON object",
     "forges": "agent 'forges' returned Usage(",
     "hangs": "did not answer",
+    "floods": "did not answer",
     "spends": "forged",
     "forges_errors": "? forged",
     "leaves_a_process": "its sealed process ended with exit code 4",
 }
+WAITS = ("hangs", "floods")
 
 
 @pytest.mark.parametrize(
@@ -167,10 +176,40 @@ FAULTS = {
     ],
 )
 def test_a_child_that_misbehaves_fails_its_study_by_name(tmp_path: Path, name: str) -> None:
-    schedule = Schedule(**TINY.model_dump() | {"act_seconds": 6.0 if name == "hangs" else 60.0})
+    schedule = Schedule(**TINY.model_dump() | {"act_seconds": 6.0 if name in WAITS else 60.0})
     result = sweep(tmp_path / "out.db", f"sealed_agents:{name}", schedule=schedule).run_sync()
     assert FAULTS[name] in only(result)
     assert not children()
+
+
+async def test_a_side_that_never_stops_sending_does_not_keep_the_loop() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(5.0)
+    stop = threading.Event()
+
+    def flood() -> None:
+        with suppress(OSError):
+            while not stop.is_set():
+                theirs.sendall(b'{"id": 999999}\n' * 1_000)
+
+    sender = threading.Thread(target=flood, daemon=True)
+    sender.start()
+    # Not for ever where the loop is kept: then the test says so.
+    threading.Timer(2.0, stop.set).start()
+    began = time.monotonic()
+    with closing(ours), closing(theirs), anyio.move_on_after(0.05):
+        while True:
+            await Lines(ours).read()
+    sender.join()
+    assert time.monotonic() - began < 1.0
+
+
+async def test_messages_that_nobody_reads_do_not_pile_up_for_ever() -> None:
+    process = SealedProcess(Seal(), {}, {})
+    process._talks[1] = _Conversation()
+    process._deliver([{"id": 1}] * MOST_UNREAD)
+    with pytest.raises(WireError, match="nobody asked for"):
+        process._deliver([{"id": 1}])
 
 
 @pytest.mark.slow

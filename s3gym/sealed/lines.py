@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from s3gym.wire import WireError, from_line, to_line
 
@@ -56,6 +57,7 @@ class Lines:
             WireError: What came is no message.
         """
         while True:
+            await checkpoint()  # a side that never stops sending shall not keep the loop
             try:
                 data = self._end.recv(CHUNK)
             except BlockingIOError:

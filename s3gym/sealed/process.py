@@ -34,6 +34,8 @@ PROBE_SECONDS = 120.0
 END_SECONDS = 2.0
 GRACE_SECONDS = 0.5
 LAST_WORDS, LONGEST_WORDS = 20, 1 << 16
+MOST_UNREAD = 1_000
+"""Messages about one request that may wait until they are read; an honest child sends few."""
 
 
 def python_path() -> list[str]:
@@ -276,6 +278,8 @@ class SealedProcess:
             number = message.get("id")
             talk = self._talks.get(number) if isinstance(number, int) else None
             if talk is not None:
+                if len(talk.came) >= MOST_UNREAD:
+                    raise WireError(f"more than {MOST_UNREAD} messages that nobody asked for")
                 talk.came.append(message)
                 talk.news.set()
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from s3gym.contracts.chat import ChatModel
 from s3gym.errors import ConfigError
 from s3gym.prompts import RESPONSE_CONTRACT, answer_line
-from s3gym.records import Decision, Message, Status
+from s3gym.records import MOST_POINTS, Decision, Message, Status
 from s3gym.replies import ANSWER, SCORE, is_end, parse_reply
 from s3gym.text import shorten
 
@@ -182,6 +182,8 @@ class JsonContract:
     def _decision(
         self, action: str, score: float | None, reply: str, repairs: tuple[str, ...] = ()
     ) -> Decision:
+        if score is not None and abs(score) > MOST_POINTS:
+            score = None
         status: Status = "repaired" if repairs else "ok"
         if is_end(action):
             status = "end"

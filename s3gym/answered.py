@@ -10,7 +10,15 @@ from typing import Any
 
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import PluginError
-from s3gym.records import STATUSES, Decision, Recollection, Step, Usage
+from s3gym.records import (
+    MOST_COUNTED,
+    MOST_POINTS,
+    STATUSES,
+    Decision,
+    Recollection,
+    Step,
+    Usage,
+)
 from s3gym.replies import is_end, parse_reply
 from s3gym.seams import called, finite, shown
 from s3gym.text import storable
@@ -21,9 +29,6 @@ MAX_REPLY = 4_000_000
 """Longest raw reply, in characters."""
 MAX_MEMORY = 20_000_000
 """Longest text of a recollection or of a memory's version, in characters."""
-MAX_COUNT = 2**63
-
-
 NO_USAGE = Decision(action="").usage
 
 
@@ -68,9 +73,10 @@ def _score(label: str, score: object) -> float | None:
     if score is None:
         return None
     value = finite(score)
-    if value is None:
+    if value is None or abs(value) > MOST_POINTS:
         raise PluginError(
             f"{label} returned the self-score {shown(score, 80)}: expected a finite number or None"
+            + ("" if value is None else f", from {-MOST_POINTS:g} to {MOST_POINTS:g}")
         )
     return value + 0.0
 
@@ -82,15 +88,16 @@ def _usage(label: str, usage: object) -> Usage:
         is_count(getattr(usage, name)) for name in Usage.__slots__
     ):
         raise PluginError(
-            f"{label} returned {shown(usage, 80)} as usage: expected a Usage with counts from 0 on"
+            f"{label} returned {shown(usage, 80)} as usage: expected a Usage with counts "
+            f"from 0 on, up to {MOST_COUNTED}"
         )
     # A step's row has no tokens without a call.
     return replace(usage, calls=1) if not usage.calls and usage != Usage() else usage
 
 
 def is_count(value: object) -> bool:
-    """Return whether a value is an integer that a store can hold, from 0 on."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT
+    """Return whether a value is a count that a store can add up with millions of others."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
 
 
 def _texts(label: str, what: str, values: object) -> tuple[str, ...]:

@@ -6,14 +6,14 @@ counted as zero.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError, ConfigError
-from s3gym.records import Usage
+from s3gym.records import MOST_COUNTED, Usage
 
 MILLION = 1_000_000
 FREE = ("local:", "hf:")
@@ -69,6 +69,19 @@ class RecordedChat:
         kind, _, rest = name.partition(":")
         self.name, self.model = name, rest.partition(" ")[0] or name
         self.endpoint = base_url or ENDPOINTS.get(kind, "")
+
+
+COUNTS = tuple(one.name for one in fields(Usage))
+
+
+def counted(reply: Reply) -> Reply:
+    """Return a reply whose counts are counts; one that a server made up counts as not told.
+
+    Else an answer with a count below 0 would give money back to the budget.
+    """
+    usage = reply.usage
+    wrong = {name: 0 for name in COUNTS if not 0 <= getattr(usage, name) <= MOST_COUNTED}
+    return replace(reply, usage=replace(usage, **wrong)) if wrong else reply
 
 
 Prices = Mapping[str, Price]

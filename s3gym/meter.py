@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from s3gym.budget import Budget
+from s3gym.budget import Budget, counted
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.limits import Limits
 from s3gym.telemetry import traced
@@ -51,7 +51,7 @@ class Meter:
 
         async def within_budget() -> Reply:
             self.budget.check(chat)
-            return await traced(chat, send)
+            return counted(await traced(chat, send))
 
         reply = await self.limits.of(chat).call(within_budget, tokens=tokens)
         self.budget.charge(chat, reply)

@@ -15,6 +15,10 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 Layout = Literal["paper", "cached"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 Role = Literal["system", "user", "assistant"]
+MOST_POINTS = 1e15
+"""Largest number of game points, either way: beyond it sums and squares would overflow."""
+MOST_COUNTED = 10**12
+"""Largest count of tokens or calls: a store can add up millions of them."""
 
 
 class Phase(StrEnum):

@@ -6,11 +6,10 @@ elsewhere is ``repaired``, with each repair named.
 Source: S3Gym paper, response contract; games.md 0.4 for everything that it leaves open.
 """
 
-import math
 import re
 from collections import deque
 
-from s3gym.records import Decision, Status
+from s3gym.records import MOST_POINTS, Decision, Status
 
 NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 NUMBER = re.compile(NUMBER_PATTERN)
@@ -40,7 +39,8 @@ def parse_reply(reply: str) -> Decision:
 
     Returns:
         The action, stripped, and the self-score in game points; ``status`` says how well the
-        contract was kept: ``ok``, ``repaired``, ``no_score``, ``no_action`` or ``end``.
+        contract was kept: ``ok``, ``repaired``, ``no_score``, ``no_action`` or ``end``. A number
+        beyond ``MOST_POINTS`` is no score.
 
     Source: games.md 0.4.
     """
@@ -110,4 +110,4 @@ def _number(text: str, repairs: list[str]) -> float | None:
 
 def _finite(text: str) -> float | None:
     value = float(text)
-    return value + 0.0 if math.isfinite(value) else None
+    return value + 0.0 if abs(value) <= MOST_POINTS else None

@@ -9,6 +9,7 @@ from typing import Any
 from s3gym.answered import MAX_REPLY, is_count
 from s3gym.contracts.game import Setup, Transition
 from s3gym.errors import PluginError
+from s3gym.records import MOST_POINTS
 from s3gym.seams import finite
 from s3gym.text import storable
 
@@ -58,12 +59,15 @@ def check_game_text(name: str, what: str, text: object) -> str:
 
 
 def check_number(name: str, what: str, value: object) -> float:
-    """Return a verifier's value when it is a finite number; the message never shows it.
+    """Return a verifier's value when it is a number that can be reckoned with; never show it.
 
     Raises:
         PluginError: It is not.
     """
     number = finite(value)
-    if number is not None:
+    if number is not None and abs(number) <= MOST_POINTS:
         return number
-    raise PluginError(f"game {name!r} returned something else than a finite number as {what}")
+    raise PluginError(
+        f"game {name!r} returned something else than a finite number of at most {MOST_POINTS:g}, "
+        f"either way, as {what}"
+    )

@@ -186,6 +186,7 @@ async def test_a_failed_call_passes_through() -> None:
         ('{"action": "cheat"}', "no_score", "cheat", None),
         ('{"action": "cheat", "self_score": "3"}', "no_score", "cheat", None),
         ('{"action": "cheat", "self_score": NaN}', "no_score", "cheat", None),
+        ('{"action": "cheat", "self_score": 1e308}', "no_score", "cheat", None),
         ('{"action": 3, "self_score": 3}', "no_action", "", None),
         ("[1]", "no_action", "", None),
         ("cheat", "no_action", "", None),

@@ -1,5 +1,7 @@
 """Budget: caps of money, tokens and time, and prices that may be unknown."""
 
+from functools import partial
+
 import pytest
 
 from s3gym.agents.local_chat import LocalChat
@@ -7,6 +9,7 @@ from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.budget import Budget, Price, RecordedChat, usd
 from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError, ConfigError
+from s3gym.meter import Meter
 from s3gym.records import Usage
 from s3gym.testing.fakes import ScriptedChat
 
@@ -22,6 +25,19 @@ def reply(tokens: int) -> Reply:
 def test_a_users_price_counts_fresh_cached_and_new_tokens() -> None:
     assert usd(CHAT, MILLION, prices=PRICES) == pytest.approx(0.6 * 1.0 + 0.4 * 0.1 + 0.5 * 4.0)
     assert Price(input=1.0, output=4.0).usd(MILLION) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("lie", [-(10**15), 10**30])
+async def test_token_counts_that_a_server_made_up_give_nothing_back(lie: int) -> None:
+    budget = Budget(max_tokens=50)
+    told = Reply(text="", usage=Usage(calls=1, input_tokens=lie, output_tokens=30))
+    chat = ScriptedChat(lambda request: told)
+    meter = Meter(budget=budget)
+    for _ in range(2):
+        reply = await meter.call(chat, partial(chat.complete, [], max_tokens=1), tokens=0)
+        assert reply.usage == Usage(calls=1, output_tokens=30)
+    with pytest.raises(BudgetExhaustedError, match="60 of 50"):
+        await meter.call(chat, partial(chat.complete, [], max_tokens=1), tokens=0)
 
 
 def test_an_unknown_price_is_unknown_and_not_zero() -> None:

@@ -44,6 +44,8 @@ from s3gym.replies import is_end, parse_reply
         ("Answer: UP, Score: nan", "UP", None, "no_score"),
         ("Answer: UP, Score: inf", "UP", None, "no_score"),
         ("Answer: UP, Score: 1e999", "UP", None, "no_score"),
+        ("Answer: UP, Score: 1e308", "UP", None, "no_score"),
+        ("Answer: UP, Score: -1e15", "UP", -1e15, "ok"),
         ("Answer: UP, Score: \u0661", "UP", None, "no_score"),  # Arabic digit
         ("Answer: UP, Score: \u22121", "UP", None, "no_score"),  # a minus that is no hyphen
         ("Answer: UP, Score: -0", "UP", 0.0, "ok"),
@@ -76,7 +78,7 @@ def test_any_text_gives_a_decision(reply: str) -> None:
 @settings(deadline=None, max_examples=300)
 @given(
     st.text("abcXYZ 0123456789():;+-", max_size=30).map(str.strip),
-    st.floats(allow_nan=False, allow_infinity=False, width=32),
+    st.floats(-(2.0**40), 2.0**40, width=32),
 )
 def test_what_the_contract_writes_is_read_back(action: str, score: float) -> None:
     line = answer_line(Decision(action=action, self_score=score))

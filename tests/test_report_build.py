@@ -47,6 +47,14 @@ def study_of(record: StoreRecord, name: str = STUDY) -> StudyRecord:
     return next(study for study in record.studies if study.id == name)
 
 
+def test_scores_too_large_for_any_sum_are_one_clear_error(record: StoreRecord) -> None:
+    study = study_of(record)
+    wild = tuple(step._replace(self_score=1.7e308, reward=1e308) for step in study.steps)
+    broken = replace(record, studies=(replace(study, steps=wild),))
+    with pytest.raises(StoreError, match=r"run\.db: holds scores too large"):
+        build_report([broken], FACTS)
+
+
 def test_every_study_is_loaded_with_its_points(store: Path, record: StoreRecord) -> None:
     assert len(record.studies) == 6
     db = sqlite3.connect(store)

@@ -91,6 +91,14 @@ async def huge_score(turn: Turn) -> Any:
     return "cheat", 10**400
 
 
+async def absurd_score(turn: Turn) -> Any:
+    return "cheat", 1e308
+
+
+async def absurd_usage(turn: Turn) -> Any:
+    return Decision(action="cheat", usage=Usage(calls=1, input_tokens=2**62))
+
+
 async def no_usage(turn: Turn) -> Any:
     return Decision(action="cheat", usage=None)  # type: ignore[arg-type] # as above
 
@@ -153,6 +161,8 @@ class ExitsAtStart:
         (nonsense, "returned 42: expected a Decision, a string or a pair"),
         (hangs, "did not answer act (step 0) within 0.05 s"),
         (not_a_number, "returned the self-score nan: expected a finite number or None"),
+        (absurd_score, "self-score 1e+308: expected a finite number or None, from -1e+15 to 1e+15"),
+        (absurd_usage, "as usage: expected a Usage with counts from 0 on"),
         (infinite, "returned the self-score inf"),
         (words_as_score, "returned the self-score 'high'"),
         (huge_action, "returned a action of 10000000 characters: expected at most 100000"),

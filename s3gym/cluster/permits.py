@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from s3gym.budget import Budget
+from s3gym.budget import Budget, counted
 from s3gym.cluster.letters import Answer, Ask, Card, Failure, Letter, Outcome, card, failure
 from s3gym.cluster.limiter import MeterSettings
 from s3gym.contracts.chat import ChatModel, Reply
@@ -138,7 +138,7 @@ class SharedLimits:
     async def _in_time(self, chat: ChatModel, send: Callable[[], Awaitable[Reply]]) -> Reply:
         seconds = self._settings.limits.attempt_seconds
         with anyio.move_on_after(seconds):
-            return await traced(chat, send)
+            return counted(await traced(chat, send))
         raise ModelError(f"{chat.name} gave no full answer in {seconds:g} s", retryable=True)
 
     def _ended(

@@ -7,6 +7,7 @@ from statistics import median_low
 from typing import Any, NamedTuple
 
 from s3gym import metrics
+from s3gym.errors import StoreError
 from s3gym.records import Usage
 from s3gym.report import arms as by
 from s3gym.report import words
@@ -57,8 +58,20 @@ def build_report(
         facts: What is known of each game by name; a game without facts has no skill, no clipped
             error and no stages.
         price: Prices usage, for the cost table.
+
+    Raises:
+        StoreError: A number is so large that no sum can hold it.
     """
-    known = facts or {}
+    try:
+        return _built(stores, facts or {}, price)
+    except OverflowError as error:  # written by hand: a run refuses such points
+        names = ", ".join(store.path for store in stores)
+        raise StoreError(f"{names}: holds scores too large to be added up") from error
+
+
+def _built(
+    stores: Sequence[StoreRecord], known: Mapping[str, GameFacts], price: Price | None
+) -> Report:
     studies = [study for store in stores for study in store.studies]
     oracles = {study.store: study.oracle for study in studies if study.oracle}
     arms = by.by_arm(studies)

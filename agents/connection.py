@@ -174,6 +174,11 @@ class Connection:
             status=200,
         )
 
+    def without_key(self, body: bytes) -> bytes:
+        """Return a body without the key, which a server may send back."""
+        key = os.environ.get(self.api_key_env, "").strip().encode()
+        return body.replace(key, b"[key]") if key else body
+
     def blotted(self, text: str) -> str:
         """Return the text without the key, in one line of bounded length."""
         key = os.environ.get(self.api_key_env, "").strip()

@@ -9,7 +9,8 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -22,6 +23,14 @@ import anyio.to_thread
 
 from s3gym.agents.connection import Connection, shown_arguments
 from s3gym.agents.openai_chat import OPENAI_URL, SEED_RANGE, OpenAIChat
+from s3gym.agents.openai_jobs import (
+    Answer,
+    Job,
+    JobEvent,
+    UploadedFile,
+    entries,
+    read,
+)
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ModelError, ServiceError
 from s3gym.sft.jsonl import as_messages
@@ -33,6 +42,8 @@ PURPOSE = "fine-tune"
 TRIES = 5
 """How often a request is made that fails for a reason that may pass."""
 ENDED = ("failed", "cancelled")
+LONGEST_WAIT = 900.0
+"""Longest wait in seconds that a server may ask for; beyond it the update is paused."""
 HOUR = 3600.0
 logger = logging.getLogger(__name__)
 
@@ -156,7 +167,8 @@ class OpenAIFineTune:
         steps = _Update(self, folder, await anyio.to_thread.run_sync(_known, folder, update), data)
         await steps.upload()
         await steps.create(self._request(base, seed, update))
-        return self._ref(await steps.wait(self._poll, self._longest), await steps.losses())
+        job = await steps.wait(self._poll, self._longest)
+        return self._ref(job, base, await steps.losses())
 
     def _request(self, base: ModelRef, seed: int, update: str) -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -171,16 +183,15 @@ class OpenAIFineTune:
             }
         return request
 
-    def _ref(self, job: Any, losses: list[float]) -> ModelRef:
+    def _ref(self, job: Job, base: ModelRef, losses: list[float]) -> ModelRef:
         model = job.fine_tuned_model
-        if not isinstance(model, str) or not model:
-            raise ServiceError(f"openai: the job {job.id} succeeded, but names no model")
-        log = {"losses": losses, "job": job.id}
+        if not model or model == base.location:
+            what = "names the model that it started from" if model else "names no model"
+            raise ServiceError(f"openai: the job {job.id} succeeded, but {what}")
+        log: dict[str, Any] = {"losses": losses, "job": job.id}
         if job.trained_tokens is not None:
             log["tokens"] = job.trained_tokens
-        machine = {}
-        if job.finished_at and job.created_at:
-            machine["seconds"] = float(job.finished_at - job.created_at)
+        machine = {} if job.seconds is None else {"seconds": job.seconds}
         return ModelRef(location=model, hash=self.fingerprint(model), log=log, machine=machine)
 
 
@@ -197,14 +208,15 @@ class _Update:
         name = f"s3gym-{self._known.update[:16]}.jsonl"
 
         async def find(client: Any) -> str:
-            page = await client.files.list(purpose=PURPOSE)
-            return await _first(
-                page, lambda file: file.filename == name and file.bytes == len(self._data)
-            )
+            listed = client.files.with_raw_response.list
+            files = self._listed(UploadedFile, listed, "list of files", purpose=PURPOSE)
+            size = len(self._data)
+            return await _first(files, lambda file: (file.filename, file.bytes) == (name, size))
 
         async def send(client: Any) -> str:
-            made = await client.files.create(file=(name, self._data), purpose=PURPOSE)
-            return str(made.id)
+            create = client.files.with_raw_response.create
+            made = await create(file=(name, self._data), purpose=PURPOSE)
+            return self._read(UploadedFile, made, "file").id
 
         if not self._known.file:
             file = await self._once("uploading", find, send)
@@ -215,22 +227,31 @@ class _Update:
         file = self._known.file
 
         async def find(client: Any) -> str:
-            page = await client.fine_tuning.jobs.list()
+            listed = client.fine_tuning.jobs.with_raw_response.list
+            jobs = self._listed(Job, listed, "list of jobs")
             return await _first(
-                page, lambda job: job.training_file == file and job.status not in ENDED
+                jobs, lambda job: job.training_file == file and job.status not in ENDED
             )
 
         async def send(client: Any) -> str:
-            made = await client.fine_tuning.jobs.create(
-                training_file=file, extra_body=self._arguments or None, **request
-            )
-            return str(made.id)
+            create = client.fine_tuning.jobs.with_raw_response.create
+            made = await create(training_file=file, extra_body=self._arguments or None, **request)
+            return self._read(Job, made, "fine-tuning job").id
 
         if not self._known.job:
             job = await self._once("creating", find, send)
             await self._note(job=job)
 
-    async def wait(self, poll: float, longest: float) -> Any:
+    async def _look(self, client: Any) -> Job:
+        retrieve = client.fine_tuning.jobs.with_raw_response.retrieve
+        job = self._read(Job, await retrieve(self._known.job), "fine-tuning job")
+        if job.id != self._known.job:
+            raise self._connection.failure(
+                f"answered with the job {job.id!r} in place of {self._known.job!r}", retryable=True
+            )
+        return job
+
+    async def wait(self, poll: float, longest: float) -> Job:
         """Return the job when it has succeeded.
 
         Raises:
@@ -238,15 +259,13 @@ class _Update:
         """
         until = monotonic() + longest
         while True:
-            job = await self._patiently(
-                lambda client: client.fine_tuning.jobs.retrieve(self._known.job)
-            )
+            job = await self._patiently(self._look)
             if job.status == "succeeded":
                 return job
             if job.status in ENDED:
                 # A resumed run shall not wait for it again; the uploaded file still serves.
                 await self._note(job="", creating=False)
-                said = getattr(job.error, "message", None) or "no reason given"
+                said = job.error.get("message") or "no reason given"
                 raise ServiceError(
                     f"openai: the fine-tuning job {job.id} {_how(job.status)}: "
                     f"{self._connection.blotted(str(said))}; a resumed run asks for a new job"
@@ -262,19 +281,25 @@ class _Update:
         """Return the training losses that the provider tells, oldest first; none where it won't."""
 
         async def ask(client: Any) -> list[tuple[int, float]]:
-            found: list[tuple[int, float]] = []
-            async for event in client.fine_tuning.jobs.list_events(self._known.job, limit=100):
-                data = event.data if isinstance(event.data, dict) else {}
-                step, loss = data.get("step"), data.get("train_loss")
-                if isinstance(step, int) and isinstance(loss, int | float):
-                    found.append((step, float(loss)))
-            return found
+            listed = partial(
+                client.fine_tuning.jobs.with_raw_response.list_events, self._known.job, limit=100
+            )
+            events = self._listed(JobEvent, listed, "list of events")
+            return [event.loss async for event in events if event.loss is not None]
 
         try:
             return [loss for _, loss in sorted(await self._connection.ask(ask))]
         except ModelError as error:
             logger.warning("the losses of job %s are not to be had: %s", self._known.job, error)
             return []
+
+    def _read(self, kind: type[Answer], response: Any, expected: str) -> Answer:
+        return read(self._connection, kind, response, expected)
+
+    def _listed(
+        self, kind: type[Answer], ask: Callable[..., Awaitable[Any]], expected: str, **words: Any
+    ) -> AsyncGenerator[Answer, None]:
+        return entries(self._connection, kind, ask, expected, **words)
 
     async def _once(
         self,
@@ -305,7 +330,7 @@ class _Update:
             try:
                 return await self._connection.ask(call)
             except ModelError as error:
-                if not error.retryable:
+                if not error.retryable or (error.retry_after or 0) > LONGEST_WAIT:
                     raise
                 logger.info("%s; trying again", error)
                 await anyio.sleep(error.retry_after or self._poll)
@@ -317,18 +342,13 @@ class _Update:
         await anyio.to_thread.run_sync(partial(_write, self._folder / STATE, text.encode()))
 
 
-async def _first(page: Any, fits: Callable[[Any], bool]) -> str:
-    """Return the id of the first entry that fits, page by page; empty when there is none.
-
-    The SDK's own iterator must not be left half-way: trio complains when it is collected.
-    """
-    while True:
-        for entry in page.data:
+async def _first(listed: AsyncGenerator[Any, None], fits: Callable[[Any], bool]) -> str:
+    """Return the id of the first entry that fits; empty when there is none."""
+    async with aclosing(listed):
+        async for entry in listed:
             if fits(entry):
                 return str(entry.id)
-        if not page.has_next_page():
-            return ""
-        page = await page.get_next_page()
+    return ""
 
 
 def _how(status: str) -> str:

@@ -47,11 +47,16 @@ class FineTuneServer:
         ending: What becomes of a job when it is looked at for the second time.
         hang: Paths whose next POST is taken in, and never answered.
         faults: Statuses of the next POSTs, by path, before they are taken in.
+        says: Bodies that are answered in place of the right ones, by the name of the answer:
+            ``file``, ``created``, ``job``, ``files``, ``jobs``, ``events``.
+        changes: Fields of a job that is told about, which say something else.
     """
 
     ending: Ending = succeeds
     hang: set[str] = field(default_factory=set)
     faults: dict[str, list[int]] = field(default_factory=dict)
+    says: dict[str, bytes] = field(default_factory=dict)
+    changes: dict[str, Any] = field(default_factory=dict)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     contents: dict[str, bytes] = field(default_factory=dict)
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -90,7 +95,7 @@ class FineTuneServer:
             self.contents[str(made["id"])] = content
             return made
 
-        return await self._taken(request, take)
+        return self._said("file", await self._taken(request, take))
 
     async def _create(self, request: Request) -> Response:
         body = json.loads(await request.body())
@@ -114,7 +119,11 @@ class FineTuneServer:
             self.jobs[str(made["id"])] = made
             return made
 
-        return await self._taken(request, take)
+        return self._said("created", await self._taken(request, take))
+
+    def _said(self, answer: str, right: Response) -> Response:
+        body = self.says.get(answer)
+        return right if body is None else Response(body, media_type="application/json")
 
     async def _taken(self, request: Request, take: Callable[[], dict[str, Any]]) -> Response:
         path = request.url.path
@@ -132,11 +141,11 @@ class FineTuneServer:
 
     async def _files(self, request: Request) -> Response:
         self.asked.append("list files")
-        return _page([*self.files.values()], request)
+        return self._said("files", _page([*self.files.values()], request))
 
     async def _list(self, request: Request) -> Response:
         self.asked.append("list jobs")
-        return _page([*self.jobs.values()], request)
+        return self._said("jobs", _page([*self.jobs.values()], request))
 
     async def _job(self, request: Request) -> Response:
         job = self.jobs[request.path_params["job"]]
@@ -145,7 +154,7 @@ class FineTuneServer:
             self.ending(job)
         elif job["status"] == "queued":
             job["status"] = "running"
-        return JSONResponse(job)
+        return self._said("job", JSONResponse(job | self.changes))
 
     async def _events(self, request: Request) -> Response:
         events = [
@@ -160,7 +169,7 @@ class FineTuneServer:
             }
             for step in (3, 2, 1)
         ]
-        return _page(events, request)
+        return self._said("events", _page(events, request))
 
 
 def _parts(kind: str, body: bytes) -> dict[str, tuple[str, bytes]]:

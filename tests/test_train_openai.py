@@ -193,6 +193,104 @@ async def test_a_refusal_for_good_names_the_reason(server: FineTuneServer, tmp_p
     assert ref.location == "ft:small-1:ftjob-1"
 
 
+GARBAGE = [b"", b"null", b"[]", b"{}", b'"x"', b"<html>", b'{"id":', b"\xff", b"[" * 9_999]
+GARBAGE += [b'{"id": null}', b'{"id": 5}', b'{"id": "../../files/x?y"}', b'{"id": "sk-secret-key"}']
+
+
+@pytest.mark.parametrize("answer", ["file", "created", "job"])
+async def test_an_answer_that_is_none_pauses_and_nothing_is_paid_for_twice(
+    server: FineTuneServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-secret-key")
+    made = trainer(server, api_key_env="MY_KEY", poll_seconds=0.001)
+    listed = {"file": "files", "created": "jobs", "job": "job"}[answer]
+    try:
+        for body in GARBAGE:
+            server.says = {answer: body, listed: body}
+            with pytest.raises(ServiceError, match="answered 200, but with no ") as caught:
+                await made.update(EXAMPLES, await made.base(), folder=tmp_path, seed=7)
+            assert "sk-secret-key" not in str(caught.value)
+    finally:
+        await made.aclose()
+    assert "sk-secret-key" not in (tmp_path / "openai.json").read_text()
+    server.says = {}
+    ref = await updated(made, tmp_path, EXAMPLES)
+    assert ref.location == "ft:small-1:ftjob-1"
+    assert len(server.files) == len(server.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ({"fine_tuned_model": None}, "succeeded, but names no model"),
+        ({"fine_tuned_model": ""}, "with no fine-tuning job: fine_tuned_model"),
+        ({"fine_tuned_model": "small-1"}, "names the model that it started from"),
+        ({"fine_tuned_model": "a\x1b[31m"}, "with no fine-tuning job: fine_tuned_model"),
+        ({"fine_tuned_model": "./../x"}, "with no fine-tuning job: fine_tuned_model"),
+        ({"fine_tuned_model": "x" * 10_000_000}, "with no fine-tuning job: fine_tuned_model"),
+        ({"id": "ftjob-9"}, "the job 'ftjob-9' in place of 'ftjob-1'"),
+        ({"status": "failed", "error": 5}, "failed: no reason given"),
+        ({"status": "odd"}, "is still 'odd' after"),
+    ],
+)
+async def test_a_server_that_lies_about_a_job_pauses_the_update(
+    server: FineTuneServer, tmp_path: Path, lie: dict[str, object], said: str
+) -> None:
+    server.changes = lie
+    with pytest.raises(ServiceError) as caught:
+        await updated(trainer(server, hours=0.02 / 3600, poll_seconds=0.001), tmp_path, EXAMPLES)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 1_000
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"trained_tokens": "many", "finished_at": "now"},
+        {"trained_tokens": -5, "finished_at": -5},
+        {"trained_tokens": 10**400, "finished_at": 10**400},
+        {"trained_tokens": 1.5, "created_at": 10**11, "finished_at": 5},
+    ],
+)
+async def test_numbers_that_tell_nothing_spoil_no_update(
+    server: FineTuneServer, tmp_path: Path, lie: dict[str, object]
+) -> None:
+    server.changes = lie
+    ref = await updated(trainer(server), tmp_path, EXAMPLES)
+    assert "tokens" not in ref.log
+    assert not ref.machine
+
+
+EVENT = '{"id": "e1", "data": {"step": %s, "train_loss": %s}}'
+
+
+@pytest.mark.parametrize(
+    ("events", "losses"),
+    [
+        (EVENT % (1, "NaN"), []),
+        (EVENT % (1, "1e999"), []),
+        (EVENT % (1, f"1{'0' * 400}"), []),
+        (EVENT % ("1e999", 1), []),
+        (f'5, null, {EVENT % (1, 0.5)}, {{"id": "f", "data": 7}}', [0.5]),
+    ],
+)
+async def test_losses_are_numbers_or_left_out(
+    server: FineTuneServer, tmp_path: Path, events: str, losses: list[float]
+) -> None:
+    server.says["events"] = f'{{"data": [{events}], "has_more": false}}'.encode()
+    ref = await updated(trainer(server), tmp_path, EXAMPLES)
+    assert ref.log["losses"] == losses
+
+
+async def test_a_list_that_says_for_ever_that_there_is_more_comes_to_an_end(
+    server: FineTuneServer, tmp_path: Path
+) -> None:
+    server.says["events"] = f'{{"data": [{EVENT % (1, 0.5)}], "has_more": true}}'.encode()
+    with anyio.fail_after(20):
+        ref = await updated(trainer(server), tmp_path, EXAMPLES)
+    assert ref.log["losses"] == [0.5, 0.5]
+
+
 async def test_a_missing_key_is_found_before_anything_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

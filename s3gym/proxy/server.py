@@ -17,6 +17,7 @@ from functools import partial
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -39,11 +40,16 @@ from s3gym.proxy.upstream import (
     checked_upstream,
     is_stream,
 )
+from s3gym.text import shorten
 
 log = logging.getLogger("s3gym")
 HOST = "127.0.0.1"
 START_SECONDS = 10.0
 READ_SECONDS = 300.0
+MOST_BODY = 1 << 26
+"""Largest body of a request, in bytes; it is held in memory and kept in a store."""
+OURS = frozenset({HOST, "localhost", "::1"})
+"""Names under which programs of this machine reach the proxy; web pages come under others."""
 KEY_VARIABLES: dict[Provider, str] = {
     "openai": "OPENAI_API_KEY",
     "anthropic": "ANTHROPIC_API_KEY",
@@ -233,6 +239,33 @@ def failed(status: int, message: str, kind: str = "s3gym_proxy") -> Exchange:
     return Exchange(status=status, body=json.dumps(told).encode(), headers=_headers())
 
 
+def stranger(headers: Mapping[str, str]) -> str:
+    """Return why a request comes from no program of this machine; empty where it may.
+
+    A web page that a browser shows here could otherwise spend what the proxy's keys pay for.
+    """
+    asked, origin = headers.get("host", ""), headers.get("origin")
+    if _host_of(f"//{asked}") not in OURS:
+        return f"the proxy is for this machine, not for the host {shorten(asked)}"
+    if origin is not None and _host_of(origin) not in OURS:
+        return f"the proxy is for this machine, not for pages from {shorten(origin)}"
+    return ""
+
+
+def _host_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def odd_path(path: str) -> str:
+    """Return why a path is refused; empty where it leads to no other part of the server."""
+    if any(part in (".", "..") for part in path.replace("\\", "/").split("/")):
+        return "the path leads out of the API"
+    return "" if path.isprintable() else "the path holds a character that is not printable"
+
+
 def _headers() -> dict[str, str]:
     # Both SDKs heed it: the proxy has tried again already.
     return {"content-type": "application/json", "x-should-retry": "false"}
@@ -247,15 +280,29 @@ def _server(handle: Callable[[Request], Awaitable[Exchange]]) -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtraError("the proxy", "proxy") from error
 
-    async def serve(request: Any) -> Any:
+    async def answered(request: Any) -> Exchange:
+        path = str(request.url.path)
+        problem = stranger(request.headers) or odd_path(request.scope["path"])
+        body, size = bytearray(), 0
+        async for part in request.stream():  # to its end: a client that still sends cannot read
+            size += len(part)
+            if not problem and size <= MOST_BODY:
+                body += part
+        if problem:
+            return failed(403, problem)
+        if size > MOST_BODY:
+            return failed(413, f"the request's body is larger than {MOST_BODY} bytes")
         query = f"?{request.url.query}" if request.url.query else ""
         asked = Request(
-            path=f"{request.url.path}{query}",
-            body=await request.body(),
+            path=f"{path}{query}",
+            body=bytes(body),
             method=request.method,
             headers=dict(request.headers),
         )
-        given = await handle(asked)
+        return await handle(asked)
+
+    async def serve(request: Any) -> Any:
+        given = await answered(request)
         return responses.Response(given.body, given.status, headers=dict(given.headers))
 
     routes = [

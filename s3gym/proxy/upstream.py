@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from s3gym.agents.connection import checked_url, retry_after, said
 from s3gym.contracts.chat import Finish, Reply
 from s3gym.errors import ModelError, retryable_status
-from s3gym.records import Message, Role, Usage
+from s3gym.records import MOST_COUNTED, Message, Role, Usage
 from s3gym.store.chain import canonical
 
 Provider = Literal["openai", "anthropic"]
@@ -46,6 +46,7 @@ CONVERSATIONS = ("messages", "input")
 ROLES: dict[str, Role] = {"system": "system", "developer": "system", "assistant": "assistant"}
 MOST_TOKENS = 2**53
 """As much as a limit of new tokens is taken for."""
+LONGEST_NAME = 500
 LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 FINISHES: dict[str, Finish] = {
     "length": "length",
@@ -175,14 +176,27 @@ class Upstream:
                 f"{self.endpoint} could not be reached: {type(error).__name__}", retryable=True
             )
         else:
+            content = self._keyless(response.content)
             if response.status_code == 200:
-                return self._text(response), response.headers
-            failure = self._refusal(response)
+                return self._text(content), response.headers
+            failure = self._refusal(response, content)
         raise failure  # outside the handler: the library's error holds the app's key
 
-    def _text(self, response: Any) -> str:
+    def _keyless(self, content: bytes) -> bytes:
+        """Return a body without the key that the app shall not have: servers quote wrong ones."""
+        return content.replace(self._key.encode(), PLACEHOLDER.encode())
+
+    def _blotted(self, text: str) -> str:
+        """Return a text for the record without the app's own key."""
+        for name, value in self._request.headers.items():
+            key = value.rpartition(" ")[2]
+            if name.lower() in KEYS and key:
+                text = text.replace(key, "[key]")
+        return text
+
+    def _text(self, content: bytes) -> str:
         try:
-            text = str(response.content.decode())
+            text = content.decode()
         except UnicodeDecodeError:  # sound, for example: asked again it would be no other
             raise UpstreamError(
                 f"{self.endpoint} answered with something else than text, which no store keeps",
@@ -193,19 +207,19 @@ class Upstream:
             raise UpstreamError(f"{self.endpoint} answered 200 without a text", retryable=True)
         return text
 
-    def _refusal(self, response: Any) -> UpstreamError:
+    def _refusal(self, response: Any, content: bytes) -> UpstreamError:
         status = response.status_code
         try:
-            told, _ = said(json.loads(response.content), "")
-        except ValueError:
+            told, _ = said(json.loads(content), "")
+        except (ValueError, RecursionError):
             told = ""
         failure = UpstreamError(
-            f"{self.endpoint} answered {status}: {told[:300]}",
+            f"{self.endpoint} answered {status}: {self._blotted(told)[:300]}",
             retryable=retryable_status(status),
             retry_after=retry_after(response.headers),
             status=status,
         )
-        failure.body = response.content
+        failure.body = content
         return failure
 
 
@@ -215,12 +229,12 @@ def read_reply(text: str, headers: Mapping[str, str] | None = None) -> Reply:
     usage, finish, model, name = Usage(calls=1), "", "", ""
     for part in _parts(text):
         usage = _merged(usage, part.get("usage"))
-        model = str(part.get("model") or model)
-        name = str(part.get("id") or name)
-        stopped = part.get("stop_reason")
-        for choice in part.get("choices") or ():
-            stopped = choice.get("finish_reason") or stopped
-        finish = str(stopped or finish)
+        model = _word(part, "model") or model
+        name = _word(part, "id") or name
+        finish = _word(part, "stop_reason") or finish
+        choices = part.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            finish = _word(_table(choice), "finish_reason") or finish
     return Reply(
         text=text,
         finish=FINISHES.get(finish, "stop"),
@@ -243,7 +257,7 @@ def _parts(text: str) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # "[DONE]"
         if isinstance(value, dict):
             inner = [value.get(name) for name in ("message", "response", "delta")]
@@ -251,25 +265,38 @@ def _parts(text: str) -> Iterator[dict[str, Any]]:
             yield from (cast(dict[str, Any], one) for one in inner if isinstance(one, dict))
 
 
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _word(table: dict[str, Any], name: str) -> str:
+    """Return a text that names something; empty where there is none of a name's length."""
+    value = table.get(name)
+    return value if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+
+
+def _count(table: dict[str, Any], *names: str) -> int | None:
+    """Return the first number that is a count."""
+    for name in names:
+        value = table.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED:
+            return value
+    return None
+
+
 def _merged(before: Usage, told: Any) -> Usage:
     """Return token counts brought up to date: a stream tells them in pieces."""
-    if not isinstance(told, dict):
-        return before
-
-    def count(*names: str) -> int | None:
-        found = [told[name] for name in names if isinstance(told.get(name), int)]
-        return found[0] if found else None
-
-    details = told.get("prompt_tokens_details") or told.get("input_tokens_details") or {}
-    thought = told.get("completion_tokens_details") or told.get("output_tokens_details") or {}
-    read = count("cache_read_input_tokens")
-    written = count("cache_creation_input_tokens") or 0
-    given = count("prompt_tokens", "input_tokens")
+    table = _table(told)
+    details = _table(table.get("prompt_tokens_details") or table.get("input_tokens_details"))
+    thought = _table(table.get("completion_tokens_details") or table.get("output_tokens_details"))
+    read = _count(table, "cache_read_input_tokens")
+    written = _count(table, "cache_creation_input_tokens") or 0
+    given = _count(table, "prompt_tokens", "input_tokens")
     if given is not None and read is not None:
         given += read + written  # Anthropic leaves them out
-    cached = read if read is not None else details.get("cached_tokens")
-    new = count("completion_tokens", "output_tokens")
-    reasoning = thought.get("reasoning_tokens", thought.get("thinking_tokens"))
+    cached = read if read is not None else _count(details, "cached_tokens")
+    new = _count(table, "completion_tokens", "output_tokens")
+    reasoning = _count(thought, "reasoning_tokens", "thinking_tokens")
     return Usage(
         calls=1,
         input_tokens=before.input_tokens if given is None else given,

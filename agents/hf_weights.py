@@ -92,7 +92,7 @@ def find_weights(path: str | Path, *, model: Path | None = None, hub: bool = Fal
         folder = _fetched(path, hub=hub)
     folder = folder.resolve()
     if (folder / ADAPTER).is_file():
-        _needs_safetensors(folder)
+        _needs_safetensors(folder, "adapter_model.safetensors")
         return Weights(model=checked_model(model or _model_of(folder)), adapter=folder)
     return Weights(model=checked_model(folder))
 
@@ -146,12 +146,12 @@ def _fetched(path: str | Path, *, hub: bool) -> Path:
         raise ConfigError(f"{path}: could not be fetched from the hub: {error}") from error
 
 
-def _needs_safetensors(folder: Path) -> None:
-    if any(folder.glob("*.safetensors")):
+def _needs_safetensors(folder: Path, pattern: str = "*.safetensors") -> None:
+    if any(folder.glob(pattern)):
         return
     pickled = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")])
     hint = f"; {pickled[0].name} is a pickle, which can run code and is not read" if pickled else ""
-    raise ConfigError(f"{folder}: expected weights as *.safetensors, and there are none{hint}")
+    raise ConfigError(f"{folder}: expected weights as {pattern}, and there are none{hint}")
 
 
 def _has_template(folder: Path) -> bool:

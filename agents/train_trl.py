@@ -33,6 +33,7 @@ from s3gym.agents.hf_weights import (
     read_json,
     weights_hash,
 )
+from s3gym.agents.trl_worker import UNWRITABLE
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ServiceError
 
@@ -268,8 +269,13 @@ class TRLTrainer:
             raise await anyio.to_thread.run_sync(self._failure, work, code)
 
     def _failure(self, work: Path, code: int) -> ConfigError | ServiceError:
-        told = read_json(work / "error.json")
+        told = _told(work / "error.json")
         kept = "; the weights before stay as they are"
+        if code == UNWRITABLE:
+            return ServiceError(
+                f"{self.name}: the disk is full or cannot be written to, so the new weights could "
+                f"not be saved{kept}"
+            )
         if told:
             kind = ConfigError if told.get("kind") == "config" else ServiceError
             return kind(f"{self.name}: {told.get('message')}{kept}")
@@ -305,6 +311,14 @@ def _row(example: Example) -> dict[str, Any]:
 def _write_job(work: Path, examples: Sequence[Example], order: Mapping[str, Any]) -> None:
     rows = [_row(example) for example in examples]
     (work / "job.json").write_text(json.dumps({"order": order, "examples": rows}), "utf-8")
+
+
+def _told(file: Path) -> Mapping[str, Any]:
+    """Return what a failed worker told; nothing where it could not even write that."""
+    try:
+        return read_json(file)
+    except ConfigError:
+        return {}
 
 
 def _fresh(folder: Path) -> str:

@@ -22,6 +22,8 @@ from s3gym.agents.hf_weights import Weights, import_library
 from s3gym.errors import ConfigError, S3GymError, ServiceError
 from s3gym.records import Message
 
+UNWRITABLE = 74
+"""Exit code where the disk takes not even the reason of the end."""
 PROMPT = ("input_ids", "attention_mask", "position_ids")
 IGNORED = -100
 """Label of a token that is not learned."""
@@ -41,7 +43,10 @@ def main() -> None:
         told = failure(error)
         kind = "config" if isinstance(told, ConfigError) else "service"
         text = json.dumps({"kind": kind, "message": str(told)})
-        (job.parent / "error.json").write_text(text, "utf-8")
+        try:
+            (job.parent / "error.json").write_text(text, "utf-8")
+        except OSError:
+            raise SystemExit(UNWRITABLE) from error
         raise SystemExit(1) from error
 
 
@@ -82,7 +87,9 @@ def run(job: Mapping[str, Any], out: Path) -> dict[str, Any]:
     rows, too_long = encoded(tokenizer, job["examples"], order, _context(model))
     trainer = make_trainer(model, tokenizer, rows, order, placement, out.parent / "trainer")
     trainer.train()
-    _save(trainer.accelerator.unwrap_model(trainer.model), tokenizer, order, out)
+    trained = trainer.accelerator.unwrap_model(trainer.model)
+    must_be_finite(torch, trained)
+    _save(trained, tokenizer, order, out)
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     log = {
         "losses": losses,
@@ -233,6 +240,7 @@ def make_trainer(
         seed=order["seed"] % 2**32,
         data_seed=order["seed"] % 2**32,
         logging_steps=1,
+        logging_nan_inf_filter=False,  # it would tell a loss that is no number as 0
         save_strategy="no",
         report_to=[],
         disable_tqdm=True,
@@ -283,6 +291,20 @@ def make_trainer(
         processing_class=tokenizer,
         data_collator=lambda batch: padded(torch, batch, tokenizer.eos_token_id),
     )
+
+
+def must_be_finite(torch: Any, model: Any) -> None:
+    """Refuse weights that are no numbers: transformers tells their loss as 0, which looks perfect.
+
+    Raises:
+        ConfigError: The update diverged.
+    """
+    for name, weights in model.named_parameters():
+        if weights.requires_grad and not bool(torch.isfinite(weights).all()):
+            raise ConfigError(
+                f"the update diverged: {name} holds values that are no numbers; lower "
+                f"'learning_rate'"
+            )
 
 
 def padded(torch: Any, batch: Sequence[Mapping[str, Any]], filler: int) -> dict[str, Any]:

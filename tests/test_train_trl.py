@@ -16,9 +16,9 @@ import pytest
 from tiny_model import make_tiny_model, needs_training_libraries
 
 from s3gym.agents.hf_device import Placement, one_gpu, place
-from s3gym.agents.hf_weights import import_library
+from s3gym.agents.hf_weights import find_weights, import_library
 from s3gym.agents.train_trl import TRLTrainer, _row
-from s3gym.agents.trl_worker import encoded, failure, padded
+from s3gym.agents.trl_worker import UNWRITABLE, encoded, failure, padded
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.errors import ConfigError, ServiceError
 from s3gym.records import Message
@@ -142,6 +142,28 @@ def test_wrong_settings_are_named(tmp_path: Path) -> None:
     (base / "chat_template.jinja").unlink()
     with pytest.raises(ConfigError, match="no chat template"):
         TRLTrainer(base)
+
+
+@pytest.mark.parametrize("told", ["", "{", "[]", None])
+def test_a_worker_that_could_not_write_its_reason_pauses(tmp_path: Path, told: str | None) -> None:
+    trainer = TRLTrainer(fake_model(tmp_path / "m"))
+    (tmp_path / "output.txt").write_text("last words")
+    if told is not None:
+        (tmp_path / "error.json").write_text(told)
+    for code, says in ((UNWRITABLE, "the disk is full"), (1, "ended with exit code 1: last words")):
+        error = trainer._failure(tmp_path, code)
+        assert isinstance(error, ServiceError)
+        assert says in str(error)
+
+
+def test_an_adapter_is_never_a_pickle_beside_some_other_file(tmp_path: Path) -> None:
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    (adapter / "other.safetensors").write_bytes(b"x")
+    (adapter / "adapter_model.bin").write_bytes(b"a pickle")
+    with pytest.raises(ConfigError, match=r"adapter_model\.safetensors.*is a pickle"):
+        find_weights(adapter, model=fake_model(tmp_path / "m"))
 
 
 def test_weights_are_named_by_their_hash(tmp_path: Path) -> None:
@@ -328,6 +350,17 @@ async def test_a_cancelled_update_ends_its_worker(model: Path, tmp_path: Path) -
     await gone(tmp_path)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["lora", "full"])
+async def test_an_update_that_diverges_gives_no_weights(
+    model: Path, tmp_path: Path, method: str
+) -> None:
+    wild = TRLTrainer(model, method=method, learning_rate=1e38, accumulate=1, device="cpu")
+    with pytest.raises(ConfigError, match=r"the update diverged: .*lower 'learning_rate'"):
+        await update(wild, tmp_path, EXAMPLES)
+    assert not (tmp_path / "weights").exists()
+
+
 ORPHANED = """
 import anyio, sys
 from pathlib import Path
@@ -353,11 +386,12 @@ async def test_a_killed_run_takes_its_worker_along(model: Path, tmp_path: Path) 
 @pytest.mark.skipif(
     not hasattr(resource, "prlimit"), reason="limits a process as Linux does, issue 7"
 )
-async def test_a_full_disk_is_a_clear_error(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [50_000, 0])
+async def test_a_full_disk_is_a_clear_error(model: Path, tmp_path: Path, size: int) -> None:
     async def limit() -> None:
-        """No file of the worker can grow beyond 50 kB; ours can, for one may hold this output."""
+        """No file of the worker can grow beyond a size; ours can, for one may hold this output."""
         worker = await started(tmp_path)
-        resource.prlimit(worker, resource.RLIMIT_FSIZE, (50_000, 50_000))
+        resource.prlimit(worker, resource.RLIMIT_FSIZE, (size, size))
 
     async with anyio.create_task_group() as group:
         group.start_soon(limit)

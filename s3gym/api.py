@@ -378,8 +378,8 @@ def fitting_plans(sweep: Sweep, store: Store) -> list[StudyPlan]:
         ConfigError: A recorded study has another specification than its plan.
     """
     root, salt = store.verdicts.secret("root_seed"), store.verdicts.secret("salt")
-    if root is None or salt is None:
-        raise StoreError(f"{store.path}: its seeds are missing")
+    if root is None or not root.isdecimal() or salt is None:
+        raise StoreError(f"{store.path}: its seeds are missing or damaged")
     sweep.seed, sweep.salt = int(root), salt
     plans = sweep.plans()
     known = dict(store.connection.execute("SELECT id, spec FROM studies").fetchall())

@@ -289,6 +289,28 @@ def test_a_damaged_store_is_one_clear_line(s3gym: Runner, command: str, damage: 
 
 
 @pytest.mark.parametrize(
+    ("command", "damage"),
+    [
+        ("report", "UPDATE provenance SET value = '{\"prices\": 5}' WHERE key = 'budget'"),
+        ("report", "UPDATE verdicts SET reward = 1.7e308"),
+        ("resume", "UPDATE provenance SET value = '[]' WHERE key = 'limits'"),
+        ("resume", "UPDATE secrets SET value = '/../etc' WHERE key = 'root_seed'"),
+    ],
+)
+def test_so_is_one_whose_side_tables_are_damaged(s3gym: Runner, command: str, damage: str) -> None:
+    short = ["--set", "schedule.exploration_episodes=3", "--memory", "none"]
+    assert s3gym("run", *QUICK, *short, "--store", "out.db").code == 0
+    db = sqlite3.connect("out.db")
+    with db:
+        db.execute(damage)
+    db.close()
+    answer = s3gym(command, "out.db")
+    assert answer.code == 2
+    assert len(answer.err.splitlines()) == 1
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(
     ("store", "says"),
     [(".", "a folder or device is there"), ("own_parts.py", "not a"), ("a" * 300, "too long")],
 )

@@ -47,11 +47,12 @@ def study_of(record: StoreRecord, name: str = STUDY) -> StudyRecord:
     return next(study for study in record.studies if study.id == name)
 
 
-def test_scores_too_large_for_any_sum_are_one_clear_error(record: StoreRecord) -> None:
+@pytest.mark.parametrize("score", [1.7e308, float("inf"), float("nan")])
+def test_scores_that_no_sum_can_hold_are_one_clear_error(record: StoreRecord, score: float) -> None:
     study = study_of(record)
-    wild = tuple(step._replace(self_score=1.7e308, reward=1e308) for step in study.steps)
+    wild = tuple(step._replace(self_score=score, reward=1e308) for step in study.steps)
     broken = replace(record, studies=(replace(study, steps=wild),))
-    with pytest.raises(StoreError, match=r"run\.db: holds scores too large"):
+    with pytest.raises(StoreError, match=r"run\.db: holds scores that cannot be added up"):
         build_report([broken], FACTS)
 
 

@@ -30,6 +30,7 @@ from s3gym.store import file
 from s3gym.store.hashes import request_hash
 from s3gym.store.ledger import ANSWERED, recorded_replies
 from s3gym.store.verdicts import VerdictLog
+from s3gym.text import shorten
 
 NOT_RESULTS = frozenset({"rpm", "tpm", "concurrency", "deadline_seconds", "api_key_env"})
 """Model settings that change no result and so are no part of a study's specification."""
@@ -217,7 +218,11 @@ def _budget(config: RunConfig) -> Budget:
 def held_to(db: sqlite3.Connection) -> dict[str, Any]:
     """Return the limits and the budget that a store's run was given last."""
     rows = db.execute("SELECT key, value FROM provenance WHERE key IN ('limits', 'budget')")
-    return {key: json.loads(value) for key, value in rows}
+    found = {key: json.loads(value) for key, value in rows}
+    for key, value in found.items():
+        if not isinstance(value, dict):
+            raise StoreError(f"provenance {key}: expected a table, got {shorten(value)}")
+    return found
 
 
 def charge_recorded(meter: Meter, store: Path, base_url: str | None) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -131,11 +132,8 @@ def _prices(stores: tuple[Path, ...]) -> dict[str, Price]:
     """Return the prices that the runs of stores were given; no price where they differ."""
     found: dict[str, set[Price]] = {}
     for store in stores:
-        db = file.open_reader(store)
-        try:
-            given = held_to(db).get("budget", {}).get("prices", {})
-        finally:
-            db.close()
+        with file.damaged_rows(store), closing(file.open_reader(store)) as db:
+            given = dict(held_to(db).get("budget", {}).get("prices", {}))
         for name, values in given.items():
             found.setdefault(name, set()).add(validated(Price, values, str(store), name))
     return {name: next(iter(prices)) for name, prices in found.items() if len(prices) == 1}
@@ -143,16 +141,13 @@ def _prices(stores: tuple[Path, ...]) -> dict[str, Price]:
 
 def _addresses(store: Path) -> Iterator[tuple[str, str | None]]:
     """Yield (name, base URL) of the chat models that a store's run was given by name."""
-    db = file.open_reader(store)
-    try:
+    with file.damaged_rows(store), closing(file.open_reader(store)) as db:
         specs = [read_spec(*row) for row in db.execute("SELECT id, spec FROM studies")]
-    finally:
-        db.close()
-    for spec in specs:
-        model = json.loads(spec["settings"]).get("model", {})
-        for name in (spec["agent"]["origin"], model.get("memory_model")):
-            if name and is_chat_name(name):
-                yield name, model.get("base_url")
+        for spec in specs:
+            model = json.loads(spec["settings"]).get("model", {})
+            for name in (spec["agent"]["origin"], model.get("memory_model")):
+                if name and is_chat_name(name):
+                    yield name, model.get("base_url")
 
 
 def drawings(records: list[StoreRecord]) -> dict[str, Callable[[str], str]]:

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -185,15 +186,18 @@ def recorded_config(store: Path, *, over_mcp: bool = False) -> dict[str, Any]:
 
     Raises:
         ConfigError: It holds no study, or one that is played ``over_mcp``, unless that is meant.
+        StoreError: It is damaged.
     """
-    db = file.open_reader(store)
-    try:
+    with file.damaged_rows(store), closing(file.open_reader(store)) as db:
         rows = db.execute(
             "SELECT game, agent, memory, repeat, spec, id FROM studies ORDER BY rowid"
         ).fetchall()
-        held = held_to(db)
-    finally:
-        db.close()
+        return _recorded(store, rows, held_to(db), over_mcp=over_mcp)
+
+
+def _recorded(
+    store: Path, rows: list[Any], held: dict[str, Any], *, over_mcp: bool
+) -> dict[str, Any]:
     if not rows:
         raise ConfigError(
             f"{store}: holds no study, because its run ended before it began; start it again with "

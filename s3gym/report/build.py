@@ -64,9 +64,9 @@ def build_report(
     """
     try:
         return _built(stores, facts or {}, price)
-    except OverflowError as error:  # written by hand: a run refuses such points
+    except (OverflowError, ValueError) as error:  # written by hand: a run refuses such points
         names = ", ".join(store.path for store in stores)
-        raise StoreError(f"{names}: holds scores too large to be added up") from error
+        raise StoreError(f"{names}: holds scores that cannot be added up: {error}") from error
 
 
 def _built(

@@ -87,6 +87,27 @@ def test_a_zip_of_something_else_is_a_clear_error(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("damage", ["deflated", "lzma", "encrypted", "method", "cut"])
+def test_a_damaged_bundle_is_a_clear_error(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "x.zip"
+    packed = zipfile.ZIP_LZMA if damage == "lzma" else zipfile.ZIP_DEFLATED
+    with zipfile.ZipFile(path, "w", packed) as bundle:
+        bundle.writestr("store.db", "0123456789" * 999 + "".join(map(chr, range(9, 900))))
+    data = bytearray(path.read_bytes())
+    header = data.find(b"PK\x01\x02")
+    if damage in ("deflated", "lzma"):
+        data[60:90] = bytes(30)
+    elif damage == "encrypted":
+        data[6], data[header + 8] = 1, 1
+    elif damage == "method":
+        data[8], data[header + 10] = 99, 99
+    else:
+        data = data[:60] + data[header:]
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match=r"x\.zip: the bundle cannot be read"), unpacked(path):
+        pass
+
+
 def test_what_is_no_zip_passes_through(tmp_path: Path) -> None:
     with unpacked(tmp_path / "none.db") as path:
         assert path == tmp_path / "none.db"

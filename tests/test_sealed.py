@@ -23,9 +23,10 @@ from s3gym.agents.answers import JsonContract
 from s3gym.budget import Budget
 from s3gym.catalog import model_part
 from s3gym.cli.main import main
-from s3gym.errors import BudgetExhaustedError
+from s3gym.errors import BudgetExhaustedError, ModelError
 from s3gym.meter import Meter
 from s3gym.plans import seed_plan
+from s3gym.sealed.errors import error_in
 from s3gym.sealed.lines import Lines
 from s3gym.sealed.process import MOST_UNREAD, SealedProcess, _Conversation
 from s3gym.sealed.seal import allowed
@@ -202,6 +203,13 @@ async def test_a_side_that_never_stops_sending_does_not_keep_the_loop() -> None:
             await Lines(ours).read()
     sender.join()
     assert time.monotonic() - began < 1.0
+
+
+@pytest.mark.parametrize("wait", [-1, -1e308, True, "1", float("nan")])
+def test_a_child_asks_for_no_wait_that_is_none(wait: object) -> None:
+    error = error_in({"kind": "ModelError", "message": "m", "retry_after": wait})
+    assert isinstance(error, ModelError)
+    assert error.retry_after in (None, 1.0)
 
 
 async def test_messages_that_nobody_reads_do_not_pile_up_for_ever() -> None:

@@ -9,8 +9,10 @@ that is named inside.
 import sqlite3
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from lzma import LZMAError
 from pathlib import Path
 from shutil import copyfileobj
 
@@ -20,6 +22,8 @@ from s3gym.store.verdicts import store_root
 
 STORE, README = "store.db", "README.txt"
 EPOCH = (1980, 1, 1, 0, 0, 0)
+UNREADABLE = (zipfile.BadZipFile, OSError, EOFError, zlib.error, LZMAError, RuntimeError)
+"""What a zip raises that is damaged, encrypted or packed in a way that is not known here."""
 TEXT = """A bundle of an s3gym run.
 
 store.db     every step, verdict and score{bodies}
@@ -102,6 +106,6 @@ def unpacked(path: str | Path) -> Iterator[Path]:
                 copyfileobj(packed, rows)
         except KeyError:
             raise StoreError(f"{path}: a zip file, but not an s3gym bundle (no {STORE})") from None
-        except (zipfile.BadZipFile, OSError, EOFError) as error:
+        except UNREADABLE as error:
             raise StoreError(f"{path}: the bundle cannot be read: {error}") from error
         yield target

@@ -45,7 +45,7 @@ def error_in(data: Any) -> S3GymError:
         return ModelError(
             message,
             retryable=known.get("retryable") is True,
-            retry_after=float(wait) if isinstance(wait, int | float) else None,
+            retry_after=float(wait) if isinstance(wait, int | float) and wait >= 0 else None,
             status=status if isinstance(status, int) else None,
         )
     kind = known.get("kind")

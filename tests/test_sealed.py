@@ -28,6 +28,7 @@ from s3gym.meter import Meter
 from s3gym.plans import seed_plan
 from s3gym.sealed.errors import error_in
 from s3gym.sealed.lines import Lines
+from s3gym.sealed.parts import sealed_parts
 from s3gym.sealed.process import MOST_UNREAD, SealedProcess, _Conversation
 from s3gym.sealed.seal import allowed
 from s3gym.testing.fakes import ScriptedChat
@@ -203,6 +204,25 @@ async def test_a_side_that_never_stops_sending_does_not_keep_the_loop() -> None:
             await Lines(ours).read()
     sender.join()
     assert time.monotonic() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        5,
+        None,
+        {"agents": [], "memories": []},
+        {"agents": {"a": 1}, "memories": 7},
+        {"agents": [{}], "memories": [{}]},
+        {"agents": [{"stateless": 1, "serial": 1, "isolated": 1, "forkable": 1, "learns": 1}]},
+    ],
+)
+def test_a_child_that_lies_about_what_it_loaded_is_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch, looks: object
+) -> None:
+    monkeypatch.setattr("s3gym.sealed.parts.probe", lambda seal, question: looks)
+    with pytest.raises(ConfigError, match="does not say what it loaded"):
+        sealed_parts(Seal(), ["sealed_agents:dies"], ["none"])
 
 
 @pytest.mark.parametrize("wait", [-1, -1e308, True, "1", float("nan")])

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from s3gym.agents.answers import AnswerScore, JsonContract
 from s3gym.agents.model import ModelAgent
@@ -23,7 +23,9 @@ from s3gym.sealed.proxies import DescribedMemory, SealedAgent, SealedForkable, S
 from s3gym.sealed.seal import Seal, private_files
 from s3gym.store.store import Store
 from s3gym.text import shorten
+from s3gym.wire import WireError, decode
 
+T = TypeVar("T")
 PERSON = "human"
 CONTRACTS = {AnswerScore: "line", JsonContract: "json"}
 
@@ -50,6 +52,28 @@ class SealedMemoryPart(MemoryPart):
     describes: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLooks:
+    """What a study needs to know of an agent beforehand; see ``AgentPart``."""
+
+    stateless: bool
+    serial: bool
+    isolated: bool
+    forkable: bool
+    learns: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLooks:
+    """What a study needs to know of a memory beforehand; see ``MemoryPart``."""
+
+    own: bool
+    writes: bool
+    recall_each: RecallEach
+    isolated: bool
+    describes: bool
+
+
 def sealed_parts(
     seal: Seal, agents: Sequence[object], memories: Sequence[object]
 ) -> tuple[list[AgentPart], list[MemoryPart]]:
@@ -61,16 +85,26 @@ def sealed_parts(
     found = [_reference("agent", agent) for agent in agents]
     kept = [_reference("memory", memory) for memory in memories]
     looks = probe(seal, {"do": "looks", "agents": found, "memories": kept})
+    try:
+        agent_looks = _listed(looks, "agents", AgentLooks, len(found))
+        memory_looks = _listed(looks, "memories", MemoryLooks, len(kept))
+    except WireError as error:
+        raise ConfigError(f"the sealed process does not say what it loaded: {error}") from error
     return (
         [
             _agent_part(agent, reference, seen)
-            for agent, reference, seen in zip(agents, found, looks["agents"], strict=True)
+            for agent, reference, seen in zip(agents, found, agent_looks, strict=True)
         ],
-        [
-            _memory_part(reference, seen)
-            for reference, seen in zip(kept, looks["memories"], strict=True)
-        ],
+        [_memory_part(reference, seen) for reference, seen in zip(kept, memory_looks, strict=True)],
     )
+
+
+def _listed(looks: object, name: str, kind: type[T], count: int) -> list[T]:
+    """Return what a child says of its parts; its word is foreign."""
+    found = looks.get(name) if isinstance(looks, dict) else None
+    if not isinstance(found, list) or len(found) != count:
+        raise WireError(f"expected a list of {count} {name}, got {shorten(found)}")
+    return [decode(kind, one) for one in found]
 
 
 def _reference(kind: str, part: object) -> dict[str, Any]:
@@ -113,16 +147,16 @@ def _model_reference(part: AgentPart) -> dict[str, Any]:
     }
 
 
-def _agent_part(agent: object, reference: Mapping[str, Any], looks: Any) -> SealedAgentPart:
+def _agent_part(agent: object, reference: Mapping[str, Any], looks: AgentLooks) -> SealedAgentPart:
     held = agent.make() if isinstance(agent, AgentPart) and agent.chat is not None else None
     return SealedAgentPart(
         name=reference["name"],
         make=_unsealed,
-        stateless=looks["stateless"] is True,
-        serial=looks["serial"] is True,
-        forkable=_NotYet() if looks["forkable"] is True else None,
-        learn=_NotYet().learn if looks["learns"] is True else None,
-        isolated=looks["isolated"] is True,
+        stateless=looks.stateless,
+        serial=looks.serial,
+        forkable=_NotYet() if looks.forkable else None,
+        learn=_NotYet().learn if looks.learns else None,
+        isolated=looks.isolated,
         origin=_origin(reference),
         chat=agent.chat if isinstance(agent, AgentPart) else None,
         reference=reference,
@@ -130,17 +164,17 @@ def _agent_part(agent: object, reference: Mapping[str, Any], looks: Any) -> Seal
     )
 
 
-def _memory_part(reference: Mapping[str, Any], looks: Any) -> SealedMemoryPart:
+def _memory_part(reference: Mapping[str, Any], looks: MemoryLooks) -> SealedMemoryPart:
     return SealedMemoryPart(
         name=reference["name"],
         make=_unsealed,
         own=reference["where"] == OWN,
         origin=_origin(reference),
-        make_with=_unsealed if looks["writes"] is True else None,
+        make_with=_unsealed if looks.writes else None,
         reference=reference,
-        recall_each="step" if looks["recall_each"] == "step" else "episode",
-        isolated=looks["isolated"] is True,
-        describes=looks["describes"] is True,
+        recall_each=looks.recall_each,
+        isolated=looks.isolated,
+        describes=looks.describes,
     )
 
 

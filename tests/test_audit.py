@@ -197,3 +197,10 @@ def test_a_game_that_is_not_at_hand_is_a_warning(store: Path) -> None:
     audit = audit_store(store, lambda name: None)
     assert audit.level("replay") == "warn"
     assert audit.level() == "warn"
+
+
+@pytest.mark.parametrize("table", ["memory_versions", "studies"])
+def test_a_value_that_is_nested_too_deeply_is_a_finding(store: Path, table: str) -> None:
+    column = "sources" if table == "memory_versions" else "spec"
+    assert edit(store, f"UPDATE {table} SET {column} = ?", '{"a":' * 5_000)
+    assert audited(store).level() == "fail"

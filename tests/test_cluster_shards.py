@@ -222,6 +222,7 @@ def test_a_broken_manifest_is_one_clear_error(tmp_path: Path, broken: str, messa
         ("studies", [{"id": STUDY, "spec": "x"}]),
         ("studies", [{"id": STUDY, "spec": "0" * 64}] * 2),
         ("root_seed", "seven"),
+        ("root_seed", "9" * 5_000),
         ("new", 1),
     ],
 )

@@ -26,6 +26,10 @@ from s3gym.store.verdicts import store_root
 from s3gym.text import shorten
 
 Check = Callable[[sqlite3.Connection, Audit], None]
+UNREADABLE = (
+    ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError, StoreError,
+)  # fmt: skip
+"""What a row of another shape than ours makes a check raise."""
 
 
 def audit_store(
@@ -61,7 +65,7 @@ def audit_store(
             for name, check in _checks(find_game, prompts or {}, teachings or {}):
                 try:
                     check(db, audit)
-                except (ValueError, LookupError, TypeError, AttributeError, StoreError) as error:
+                except UNREADABLE as error:
                     audit.fail(name, name, f"a row cannot be read: {shorten(str(error))}")
             audit.root = store_root(db)
     finally:

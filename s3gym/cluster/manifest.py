@@ -48,7 +48,7 @@ class Manifest(BaseModel):
     s3gym: str
     config: dict[str, Any] | None = None
     shared: bool = False
-    root_seed: str = Field(pattern="^[0-9]+$")
+    root_seed: str = Field(pattern="^[0-9]{1,1000}$")
     salt: str
     studies: tuple[Entry, ...] = Field(min_length=1)
 

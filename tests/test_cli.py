@@ -1,13 +1,16 @@
 """The command line: its spellings, its exit codes, and one clear line for each mistake."""
 
 import json
+import logging
 import re
 import sqlite3
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from s3gym.cli.console import PrintableFormatter
 from s3gym.cli.main import COMMANDS, main
 
 QUICK = ["--schedule", "quick", "--seed", "7", "--repeats", "1", "--quiet"]
@@ -403,3 +406,13 @@ def test_a_version_that_a_memory_never_had_is_an_error_and_not_the_newest(s3gym:
         answer = s3gym("memory", *words)
         assert answer.code == 2
         assert "has versions 0 (nothing) to" in answer.err
+
+
+def test_what_is_logged_shows_no_control_character_of_foreign_text() -> None:
+    try:
+        raise ValueError("\x1b[31mred\x1b]0;title\x07")
+    except ValueError:
+        record = logging.LogRecord("s3gym", 40, "", 1, "%s raised", ("\x9b2J",), sys.exc_info())
+    text = PrintableFormatter("%(name)s: %(message)s").format(record)
+    assert text.startswith("s3gym: \\x9b2J raised\nTraceback")
+    assert text.endswith("ValueError: \\x1b[31mred\\x1b]0;title\\x07")

@@ -1,5 +1,6 @@
 """Writing to the terminal: text from models and files is shown as text, never as markup."""
 
+import logging
 import sys
 from functools import cache
 
@@ -30,6 +31,21 @@ def printable(text: str) -> str:
         letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1]
         for letter in text
     )
+
+
+class PrintableFormatter(logging.Formatter):
+    """Makes control characters visible, those in a traceback's messages too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        return printable(super().format(record))
+
+
+def log_errors() -> None:
+    """Show errors that are logged on standard error; what plug-ins raise may quote anybody."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("%(name)s: %(message)s"))
+    logging.basicConfig(level=logging.ERROR, handlers=[handler])
 
 
 def shown(text: str) -> Text:

@@ -1,9 +1,7 @@
 """``s3gym proxy``: any app's model calls into a store; and the proxy of ``run`` and ``resume``."""
 
-import logging
 import os
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ import click
 
 from s3gym.api import Result, Sweep
 from s3gym.budget import Budget
-from s3gym.cli.console import say, say_error
+from s3gym.cli.console import log_errors, say, say_error
 from s3gym.cli.main import INTERRUPTED
 from s3gym.contracts.chat import Reply
 from s3gym.errors import ConfigError
@@ -112,7 +110,7 @@ def proxy_command(
     With a COMMAND after --, runs it with the addresses of the proxy in its environment, and exits
     with its exit code. Without one, serves until it is interrupted.
     """
-    logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
+    log_errors()
     if replay and not store.exists():
         raise ConfigError(f"--replay: {store}: no such file")
     meter = Meter(

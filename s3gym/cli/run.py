@@ -1,8 +1,6 @@
 """``s3gym run``, ``resume`` and ``extend``: studies into a store."""
 
 import json
-import logging
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache
@@ -14,7 +12,7 @@ import click
 
 from s3gym.agents.chat_names import is_chat_name
 from s3gym.api import Result, Sweep, default_store
-from s3gym.cli.console import say, say_error
+from s3gym.cli.console import log_errors, say, say_error
 from s3gym.cli.folders import (
     charge_folder,
     folder_config,
@@ -278,7 +276,7 @@ def _finish(
     wiring: Wiring, watcher: Watcher, start: Callable[[], Any], before_agents: Front | None
 ) -> None:
     """Run, say how it ended, and exit with the documented code."""
-    logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
+    log_errors()
     sweep: Sweep = wiring.sweep
     sweep.on_event = watcher
     watcher.curves = _curves(sweep)

@@ -1,7 +1,5 @@
 """``s3gym serve``: an outside agent plays a study over MCP."""
 
-import logging
-import sys
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import anyio
 import click
 
 from s3gym.api import Result
-from s3gym.cli.console import say, say_error
+from s3gym.cli.console import log_errors, say, say_error
 from s3gym.cli.options import given_options
 from s3gym.cli.parts import wire
 from s3gym.cli.run import recorded_config, say_result
@@ -54,7 +52,7 @@ def serve_command(
     **given: Any,
 ) -> None:
     """Let an outside agent play a study: rules, observe, act, recall, and nothing else."""
-    logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s", stream=sys.stderr)
+    log_errors()
     if fit_for_ids(name) != name:
         raise ConfigError(
             f"--name: expected letters, digits, '_', '-' and '.', got {name!r}; "

@@ -192,6 +192,9 @@ def test_doctor_shows_no_key(s3gym: Runner, monkeypatch: pytest.MonkeyPatch) -> 
     assert "canary" not in answer.out + answer.err
 
 
+DEEP = '{"a":' * 3_000
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -296,19 +299,23 @@ def test_a_damaged_store_is_one_clear_line(s3gym: Runner, command: str, damage: 
     [
         ("report", "UPDATE provenance SET value = '{\"prices\": 5}' WHERE key = 'budget'"),
         ("report", "UPDATE verdicts SET reward = 1.7e308"),
+        ("report", "UPDATE scores SET score = -1e308"),
+        ("export bundle", "UPDATE scores SET score = -1e308"),
+        ("export sft", f"UPDATE steps SET usage = '{DEEP}'"),
         ("resume", "UPDATE provenance SET value = '[]' WHERE key = 'limits'"),
         ("resume", "UPDATE secrets SET value = '/../etc' WHERE key = 'root_seed'"),
     ],
 )
-def test_so_is_one_whose_side_tables_are_damaged(s3gym: Runner, command: str, damage: str) -> None:
-    short = ["--set", "schedule.exploration_episodes=3", "--memory", "none"]
+def test_so_is_one_that_holds_what_nobody_writes(s3gym: Runner, command: str, damage: str) -> None:
+    short = ["--set", "schedule.exploration_episodes=3", "--memory", "history"]
     assert s3gym("run", *QUICK, *short, "--store", "out.db").code == 0
     db = sqlite3.connect("out.db")
     with db:
         db.execute(damage)
     db.close()
-    answer = s3gym(command, "out.db")
-    assert answer.code == 2
+    out = {"export bundle": ["x.zip"], "export sft": ["--out", "x.jsonl"]}.get(command, [])
+    answer = s3gym(*command.split(), "out.db", *out)
+    assert answer.code == 2, answer.out
     assert len(answer.err.splitlines()) == 1
     assert "Traceback" not in answer.err
 

@@ -420,6 +420,22 @@ async def test_a_closed_limiter_lets_no_further_study_begin_and_names_those_that
         group.cancel_scope.cancel()
 
 
+async def test_the_driver_learns_which_session_runs_a_study_also_from_a_restarted_limiter() -> None:
+    limiters = [Limiter(MeterSettings().meter(), again=again) for again in (False, True)]
+    first, second = limiters
+    async with anyio.create_task_group() as group:
+        for limiter in limiters:
+            group.start_soon(limiter.serve, NOTHING, {})
+        await first.exchange(Letter(session="w1", number=1, study="s"))
+        await first.exchange(Letter(session="w1", number=2, study="s"))
+        assert first.report().runs == (("s", "w1"),)
+        assert first.report().runs == ()
+        await second.exchange(Letter(session="w2", number=1, study="s"))
+        await second.exchange(Letter(session="w2", number=2, study="s", leaving=True))
+        assert second.report().runs == (("s", "w2"), ("s", None))
+        group.cancel_scope.cancel()
+
+
 async def test_events_reach_the_driver_once_also_when_an_answer_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -176,9 +176,11 @@ class Report:
     Attributes:
         events: What happened since the last report.
         spent: Session -> everything that it spent, for sessions where that changed.
+        runs: (study, session that runs it now, ``None`` when it is over), in order.
         letters: Letters that came in since the limiter began.
     """
 
     events: tuple[Event, ...] = ()
     spent: tuple[tuple[str, Spent], ...] = ()
+    runs: tuple[tuple[str, str | None], ...] = ()
     letters: int = 0

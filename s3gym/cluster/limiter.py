@@ -147,7 +147,8 @@ class Limiter:
         self._letters = 0
         self._stopping = self._closed = False
         self._entered: set[str] = set()
-        self._runs: dict[str, str] = {}
+        self._runs: dict[str, str | None] = {}
+        self._new_runs: list[tuple[str, str | None]] = []
         self._begun, self._open = anyio.Event(), anyio.Event()
         self._group: TaskGroup | None = None
 
@@ -187,8 +188,10 @@ class Limiter:
         report = Report(
             events=tuple(self._events),
             spent=tuple((name, self._spent[name]) for name in sorted(self._changed)),
+            runs=tuple(self._new_runs),
             letters=self._letters,
         )
+        self._new_runs.clear()
         self._events.clear()
         self._changed.clear()
         return report
@@ -224,15 +227,11 @@ class Limiter:
         return session
 
     def _note_run(self, letter: Letter) -> None:
-        """Let the driver know when a study runs again because its worker was lost."""
-        before = self._runs.get(letter.study)
-        if before not in (None, letter.session) and not letter.leaving:
-            note = f"{before} was lost, {letter.session} took it over"
-            self._events.append(Event(kind="moved", study=letter.study, note=note))
-        if letter.leaving:
-            self._runs.pop(letter.study, None)
-        else:
-            self._runs[letter.study] = letter.session
+        """Let the driver know which session runs a study, and when one is over."""
+        run = None if letter.leaving else letter.session
+        if self._runs.get(letter.study) != run:
+            self._runs[letter.study] = run
+            self._new_runs.append((letter.study, run))
 
     def _take_in(self, letter: Letter, session: _Session) -> None:
         before = self._spent.get(letter.session, NOTHING)

@@ -176,6 +176,7 @@ class _Driver:
     _told: dict[str, dict[str, int]] = field(default_factory=dict)
     _spent: dict[str, Spent] = field(default_factory=dict)
     _stopped: ConfigError | BudgetExhaustedError | None = None
+    _runs: dict[str, str | None] = field(default_factory=dict)
     _taken_back: bool = False
     _limiter: Any = None
     _began: float = 0.0
@@ -325,8 +326,21 @@ class _Driver:
             report: Report = await self._limiter.report.remote()
             self._spent.update(report.spent)
             self._letters = report.letters
+            self._note_runs(report.runs)
             for event in report.events:
                 self._tell(event)
+
+    def _note_runs(self, runs: tuple[tuple[str, str | None], ...]) -> None:
+        """Tell of studies that run again as a worker was lost; the limiter may be lost with it."""
+        for study, session in runs:
+            before = self._runs.get(study)
+            self._runs[study] = session
+            if None in (before, session) or before == session:
+                continue
+            note = f"{before} was lost, {session} took it over"
+            if not self.job.shared:
+                note = f"{note}; the folder is not shared, so it starts again"
+            self._tell(Event(kind="moved", study=study, note=note))
 
     @contextmanager
     def _away(self) -> Iterator[None]:
@@ -344,10 +358,6 @@ class _Driver:
         if event.kind in ONCE and before & bit:
             return
         told[event.kind] = before | bit
-        if event.kind == "moved" and not self.job.shared:
-            event = replace(
-                event, note=f"{event.note}; the folder is not shared, so it starts again"
-            )
         if self.sweep.on_event is not None:
             self.sweep.on_event(event)
 

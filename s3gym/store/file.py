@@ -54,7 +54,14 @@ def damaged_rows(path: Path) -> Iterator[None]:
     """Turn what a row of another shape than ours makes a reader raise into a ``StoreError``."""
     try:
         yield
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ) as error:
         raise StoreError(
             f"{path}: a row cannot be read ({shorten(str(error))}); 's3gym audit' names what is "
             f"damaged"

@@ -5,9 +5,8 @@ service that is down is up to the limits, which have deadlines of their own.
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 
 import anyio
 
@@ -41,26 +40,39 @@ class Deadline:
 _running: ContextVar[Deadline | None] = ContextVar("s3gym_deadline", default=None)
 
 
-@contextmanager
-def deadline(seconds: float) -> Iterator[anyio.CancelScope]:
+class deadline:  # a class, though used as a function: one is made for each step
     """Cancel the body after its own time, in seconds; the scope says whether that happened."""
-    with anyio.move_on_after(seconds) as scope:
-        token = _running.set(Deadline(scope))
-        try:
-            yield scope
-        finally:
-            _running.reset(token)
+
+    __slots__ = ("_scope", "_token")
+
+    def __init__(self, seconds: float) -> None:
+        self._scope = anyio.move_on_after(seconds)
+
+    def __enter__(self) -> anyio.CancelScope:
+        scope = self._scope.__enter__()
+        self._token = _running.set(Deadline(scope))
+        return scope
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        _running.reset(self._token)
+        return self._scope.__exit__(kind, error, traceback)
 
 
-@contextmanager
-def service_time() -> Iterator[None]:
+class service_time:  # likewise
     """Stop the deadline that runs, if one does, while a service is waited for."""
-    running = _running.get()
-    if running is None:
-        yield
-        return
-    running.stop()
-    try:
-        yield
-    finally:
-        running.go()
+
+    __slots__ = ("_running",)
+
+    def __enter__(self) -> None:
+        self._running = _running.get()
+        if self._running is not None:
+            self._running.stop()
+
+    def __exit__(self, *raised: object) -> None:
+        if self._running is not None:
+            self._running.go()

@@ -54,8 +54,14 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
     entered = time.monotonic()  # noqa: F841 - read by the watchdog
     with deadline(seconds) as scope:
         try:
-            with plugin_boundary(label, what):
-                answer = await call()
+            answer = await call()
+        except OURS:
+            raise
+        except BaseException as error:
+            blamed = _blamed(label, what, error)
+            if blamed is None:
+                raise
+            raise blamed from error
         finally:
             blocked = has_blocked(label)  # asked even after an error, so that no trace is left
         if blocked:
@@ -112,15 +118,22 @@ def plugin_boundary(label: str, what: str) -> Iterator[None]:
     except OURS:
         raise
     except BaseException as error:
-        if not isinstance(error, Exception) and _passes(error):
+        blamed = _blamed(label, what, error)
+        if blamed is None:
             raise
-        ours, others = _split(error)
-        if ours is not None and others is None:
-            raise first_of(ours) from error
-        log.exception("%s raised in %s", label, what)
-        raise PluginError(
-            f"{label} raised {type(error).__name__} in {what}: {shown(error)}"
-        ) from error
+        raise blamed from error
+
+
+def _blamed(label: str, what: str, error: BaseException) -> BaseException | None:
+    """Return what to raise for a plug-in's error; ``None`` where it is to go on as it is."""
+    if not isinstance(error, Exception) and _passes(error):
+        return None
+    ours, others = _split(error)
+    if ours is not None and others is None:
+        inner: BaseException = first_of(ours)
+        return inner
+    log.error("%s raised in %s", label, what, exc_info=error)
+    return PluginError(f"{label} raised {type(error).__name__} in {what}: {shown(error)}")
 
 
 def _passes(error: BaseException) -> bool:

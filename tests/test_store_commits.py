@@ -77,18 +77,33 @@ async def test_the_end_of_a_run_keeps_what_waits_also_after_an_error(store: Stor
     assert kept(store.path) == ["a"]
 
 
-async def test_a_write_that_fails_undoes_itself_and_nothing_that_waits(store: Store) -> None:
-    def fail() -> None:
-        with store.soon():
-            store.verdicts.set_secret("b", "x")
-            raise ValueError("of one study")
+def fail(store: Store) -> None:
+    with store.soon():
+        store.verdicts.set_secret("b", "x")
+        raise ValueError("of one study")
 
+
+async def test_a_write_that_fails_undoes_itself_and_harms_no_later_one(store: Store) -> None:
     async with store.keeping():
-        write_soon(store, "a")
         with pytest.raises(ValueError, match="of one study"):
-            fail()
+            fail(store)
         write_soon(store, "c")
-    assert kept(store.path) == ["a", "c"]
+    assert kept(store.path) == ["c"]
+
+
+async def test_one_that_fails_while_others_wait_lets_nobody_go_on_from_lost_rows(
+    store: Store,
+) -> None:
+    async def run() -> None:
+        async with store.keeping():
+            write_soon(store, "a")
+            with pytest.raises(ValueError, match="of one study"):
+                fail(store)
+            write_soon(store, "c")
+
+    with pytest.raises(StoreError, match=r"of one study.*s3gym resume"):
+        await run()
+    assert kept(store.path) == []
 
 
 async def test_a_commit_that_fails_ends_the_run_and_the_store_takes_nothing_more(

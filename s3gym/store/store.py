@@ -5,8 +5,8 @@ many rows it keeps.
 """
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +45,7 @@ class Store:
         self.verdicts = VerdictLog(connection)
         self._lock = lock
         self._times: list[tuple[str, str, str, float]] = []
+        self._joined = False
         self._n_commits = 0
         self._news: anyio.Event | None = None
         self._broken: StoreError | None = None
@@ -76,8 +77,7 @@ class Store:
             raise
         return cls(path, connection, lock)
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> "_Write":
         """Commit everything inside as one, or nothing of it; it is kept when the body ends.
 
         Never await inside: there is one connection, and it holds one transaction.
@@ -85,23 +85,15 @@ class Store:
         Raises:
             StoreError: The disk is full, or another fault of the file.
         """
-        with self._body():
-            yield
-        self.commit()
+        return _Write(self, at_once=True)
 
-    @contextmanager
-    def soon(self) -> Iterator[None]:
+    def soon(self) -> "_Write":
         """Do as ``transaction``, but be kept a moment later, with what others write.
 
         Kept with the next ``commit``, which everybody calls before a request is sent, or after
         ``LATEST_SECONDS``; at once outside ``keeping``.
         """
-        with self._body():
-            yield
-        if self._news is None:
-            self.commit()
-        else:
-            self._news.set()
+        return _Write(self, at_once=False)
 
     def commit(self) -> None:
         """Keep what was written so far.
@@ -120,7 +112,7 @@ class Store:
             db.execute("COMMIT")
         except sqlite3.Error as error:
             self._broken = self._fault(error)
-            self._undo()
+            self._roll_back()
             raise self._broken from error
         self._n_commits += 1
 
@@ -164,37 +156,41 @@ class Store:
             if self._n_commits != before:
                 await anyio.to_thread.run_sync(file.checkpoint, self.path)
 
-    @contextmanager
-    def _body(self) -> Iterator[None]:
-        """Write to the transaction that waits, or to a new one; undo the body where it fails."""
+    def begin(self) -> None:
+        """Begin a write: in the transaction that waits to be committed, or in a new one."""
         self._must_be_sound()
-        db = self.connection
-        joins = db.in_transaction
+        self._joined = self.connection.in_transaction
+        if self._joined:
+            return
         try:
-            if joins:
-                db.execute("SAVEPOINT body")
-            else:
-                db.execute("BEGIN IMMEDIATE")
-                if self.fence is not None:
-                    self.fence()
-            yield
-            if joins:
-                db.execute("RELEASE body")
+            self.connection.execute("BEGIN IMMEDIATE")
+            if self.fence is not None:
+                self.fence()
         except BaseException as error:
-            fault = self._fault(error) if isinstance(error, sqlite3.Error) else None
-            if joins and fault is None:
-                self.ledger.forget()
-                db.execute("ROLLBACK TO body")
-                db.execute("RELEASE body")
-                raise
-            if joins:
-                self._broken = fault  # a fault of the disk undoes what waited, too
-            self._undo()
-            if fault is None:
-                raise
+            self.undo(error)
+            raise
+
+    def end(self, *, at_once: bool) -> None:
+        """End a write that went well."""
+        if at_once or self._news is None:
+            self.commit()
+        else:
+            self._news.set()
+
+    def undo(self, error: BaseException) -> None:
+        """Undo a write that failed, and what waited with it; then the store takes nothing more.
+
+        Raises:
+            StoreError: The file is at fault.
+        """
+        fault = self._fault(error)
+        if self._joined:
+            self._broken = fault
+        self._roll_back()
+        if isinstance(error, sqlite3.Error):
             raise fault from error
 
-    def _undo(self) -> None:
+    def _roll_back(self) -> None:
         self.ledger.forget()
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
@@ -203,7 +199,7 @@ class Store:
         if self._broken is not None:
             raise self._broken
 
-    def _fault(self, error: sqlite3.Error) -> StoreError:
+    def _fault(self, error: BaseException) -> StoreError:
         return StoreError(f"{self.path}: {error}; what was committed is kept, {self.remedy}")
 
     def note_time(self, kind: str, name: str, started: datetime, seconds: float) -> None:
@@ -243,6 +239,29 @@ class Store:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _Write:
+    """The body of a write; made once per step, so not by ``contextlib``."""
+
+    __slots__ = ("_at_once", "_store")
+
+    def __init__(self, store: Store, *, at_once: bool) -> None:
+        self._store, self._at_once = store, at_once
+
+    def __enter__(self) -> None:
+        self._store.begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._store.end(at_once=self._at_once)
+        else:
+            self._store.undo(error)
 
 
 def now() -> datetime:

@@ -71,3 +71,21 @@ async def test_a_key_is_put_in_where_a_placeholder_stands(
         exchange: Exchange = await serving._exchange(request)
     assert exchange.status == 200
     assert [entry.headers[header] for entry in server.log] == [came]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/images/generations", "/v1/fine_tuning/jobs", "/v1/messages/"]
+)
+async def test_our_key_pays_for_calls_of_models_alone(path: str, server: ModelServer) -> None:
+    async def answer(request: Request, upstream: Upstream) -> str:
+        return (await upstream.complete([], max_tokens=9)).text
+
+    async with Serving(answer, openai=server.url, anthropic=server.url, keys={}) as serving:
+        statuses = []
+        for sent in (f"Bearer {PLACEHOLDER}", "Bearer own"):
+            request = Request(path=path, body=b'{"model": "m"}', headers={"Authorization": sent})
+            exchange: Exchange = await serving._exchange(request)
+            statuses.append((exchange.status, b"calls of models alone" in exchange.body))
+    assert statuses[0] == (403, True)
+    assert statuses[1][1] is False
+    assert {entry.headers["authorization"] for entry in server.log} <= {"Bearer own"}

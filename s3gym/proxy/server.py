@@ -31,6 +31,7 @@ from s3gym.errors import (
     ServiceError,
 )
 from s3gym.proxy.upstream import (
+    CALLS,
     PLACEHOLDER,
     UPSTREAMS,
     Provider,
@@ -181,6 +182,9 @@ class Serving:
 
     async def _exchange(self, request: Request) -> Exchange:
         provider = request.provider
+        path = request.path.partition("?")[0]
+        if request.method == "POST" and request.needs_our_key and path not in CALLS:
+            return failed(403, f"{path}: the proxy's key is for calls of models alone")
         try:
             if request.method == "POST":
                 request.check()

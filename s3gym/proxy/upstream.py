@@ -27,6 +27,17 @@ PLACEHOLDER = "held-by-s3gym"
 KEYS = frozenset({"authorization", "x-api-key"})
 """Headers that hold a key."""
 ANTHROPIC_PATHS = ("/v1/messages", "/v1/complete")
+CALLS = frozenset(
+    {
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/v1/messages",
+        "/v1/messages/count_tokens",
+        "/v1/responses",
+    }
+)
+"""Paths that a key of ours pays for: not files, images or training, which no budget counts."""
 NOT_FORWARDED = frozenset(
     {
         "accept-encoding",
@@ -83,6 +94,13 @@ class Request:
         """Whose wire format it is, by its path; both ask about models under one path."""
         theirs = self.path.startswith(ANTHROPIC_PATHS) or "anthropic-version" in self.headers
         return "anthropic" if theirs else "openai"
+
+    @property
+    def needs_our_key(self) -> bool:
+        """Whether the app has but a placeholder for a key."""
+        return any(
+            name.lower() in KEYS and PLACEHOLDER in self.headers[name] for name in self.headers
+        )
 
     def check(self) -> None:
         """Raise ``ValueError`` for a body that is no JSON object or that no store can keep."""

@@ -47,7 +47,7 @@ class Store:
         self._times: list[tuple[str, str, str, float]] = []
         self._joined = False
         self._n_commits = 0
-        self._news: anyio.Event | None = None
+        self._may_wait = False
         self._broken: StoreError | None = None
         self.fence: Callable[[], None] | None = None
         self.remedy = f"resume with 's3gym resume {path}'"
@@ -123,10 +123,10 @@ class Store:
         Not for a shard: others who want to write to it would have to wait, too.
         """
         failure: Exception | None = None
-        self._news = anyio.Event()
+        self._may_wait = True
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._keep, self._news, group.cancel_scope)
+                group.start_soon(self._keep, group.cancel_scope)
                 group.start_soon(self._checkpoint)
                 try:
                     yield
@@ -136,18 +136,16 @@ class Store:
             if failure is not None:
                 raise failure
         finally:
-            self._news = None
+            self._may_wait = False
             self.commit()
 
-    async def _keep(self, news: anyio.Event, scope: anyio.CancelScope) -> None:
-        while True:
-            await news.wait()
-            await anyio.sleep(LATEST_SECONDS)
-            self._news = news = anyio.Event()
-            try:
+    async def _keep(self, scope: anyio.CancelScope) -> None:
+        try:
+            while True:
+                await anyio.sleep(LATEST_SECONDS)
                 self.commit()
-            except StoreError:  # raised again where the body ends
-                scope.cancel()
+        except StoreError:  # raised again where the body ends
+            scope.cancel()
 
     async def _checkpoint(self) -> None:
         while True:
@@ -172,10 +170,8 @@ class Store:
 
     def end(self, *, at_once: bool) -> None:
         """End a write that went well."""
-        if at_once or self._news is None:
+        if at_once or not self._may_wait:
             self.commit()
-        else:
-            self._news.set()
 
     def undo(self, error: BaseException) -> None:
         """Undo a write that failed, and what waited with it; then the store takes nothing more.

@@ -7,8 +7,9 @@ Run: python benchmarks/engine.py [--long]
   whether the time per step stays flat.
 * wall: a chat model that sleeps 50 ms a call; the wall clock of a study over its critical path,
   which is exploration and consolidation plus the longest evaluation episode of the last
-  checkpoint; then 16 studies side by side over the slowest one. The vocabulary of the token
-  counter is loaded before, and the wall clock of bare sleeps is shown as the machine's limit.
+  checkpoint; then 16 studies side by side over the slowest one. What a process does once (loading
+  a vocabulary, importing) is over by then: a study with an instant model was played. The wall
+  clock of bare sleeps is shown as the machine's limit.
 * memory: peak resident memory while a sweep of 16 studies grows past the history budget.
 """
 
@@ -33,7 +34,6 @@ from s3gym.memory.history import HistoryMemory
 from s3gym.meter import Meter
 from s3gym.seeds import EpisodeSeeds
 from s3gym.store import file
-from s3gym.tokens import token_counter
 
 CALL_SECONDS = 0.05
 MOVES = ("LEFT", "UP", "RIGHT", "DOWN")
@@ -89,19 +89,22 @@ class Sleeper:
     name = "sleeper"
     endpoint = "sleeper"
 
+    def __init__(self, seconds: float = CALL_SECONDS) -> None:
+        self._seconds = seconds
+
     async def complete(
         self, messages: Sequence[Message], *, max_tokens: int, seed: int | None = None
     ) -> Reply:
-        """Return an answer after ``CALL_SECONDS``."""
-        await anyio.sleep(CALL_SECONDS)
+        """Return an answer after that time."""
+        await anyio.sleep(self._seconds)
         return Reply(text="Answer: collaborate, Score: 2")
 
 
-def wall(folder: Path, repeats: int) -> float:
+def wall(folder: Path, repeats: int, call_seconds: float = CALL_SECONDS) -> float:
     """Return the wall clock of a sweep of trust studies under the paper's schedule, in s."""
     meter = Meter(Limits(LimitSettings(start=1_000, most=1_000)))
     sweep = Sweep(
-        games=("trust",), agents=(ModelAgent(Sleeper()),), memories=("history",),
+        games=("trust",), agents=(ModelAgent(Sleeper(call_seconds)),), memories=("history",),
         repeats=repeats, seed=1, store=folder / f"wall{repeats}.db", limits=meter,
     )  # fmt: skip
     began = time.perf_counter()
@@ -150,7 +153,7 @@ def main() -> None:
                 )
         if given.only in (None, "wall"):
             critical = (30 * 10 + 10) * CALL_SECONDS
-            token_counter().count("A process loads its vocabulary once, in about half a second.")
+            wall(folder / "first", 1, call_seconds=0.0)
             one = wall(folder, 1)
             many = wall(folder, 16)
             bare = anyio.run(bare_sleeps, 100) / (100 * CALL_SECONDS)

@@ -48,6 +48,7 @@ class Store:
         self._joined = False
         self._n_commits = 0
         self._may_wait = False
+        self._waits, self._kept = anyio.Event(), anyio.Event()
         self._broken: StoreError | None = None
         self.fence: Callable[[], None] | None = None
         self.remedy = f"resume with 's3gym resume {path}'"
@@ -115,6 +116,9 @@ class Store:
             self._roll_back()
             raise self._broken from error
         self._n_commits += 1
+        if self._waits.is_set():
+            self._waits = anyio.Event()
+            self._kept.set()
 
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
@@ -142,8 +146,12 @@ class Store:
     async def _keep(self, scope: anyio.CancelScope) -> None:
         try:
             while True:
-                await anyio.sleep(LATEST_SECONDS)
-                self.commit()
+                await self._waits.wait()
+                kept = self._kept
+                with anyio.move_on_after(LATEST_SECONDS):
+                    await kept.wait()
+                if not kept.is_set():
+                    self.commit()
         except StoreError:  # raised again where the body ends
             scope.cancel()
 
@@ -172,6 +180,9 @@ class Store:
         """End a write that went well."""
         if at_once or not self._may_wait:
             self.commit()
+        elif not self._waits.is_set():
+            self._kept = anyio.Event()
+            self._waits.set()
 
     def undo(self, error: BaseException) -> None:
         """Undo a write that failed, and what waited with it; then the store takes nothing more.

@@ -10,8 +10,8 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -54,14 +54,8 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
     entered = time.monotonic()  # noqa: F841 - read by the watchdog
     with deadline(seconds) as scope:
         try:
-            answer = await call()
-        except OURS:
-            raise
-        except BaseException as error:
-            blamed = _blamed(label, what, error)
-            if blamed is None:
-                raise
-            raise blamed from error
+            with plugin_boundary(label, what):
+                answer = await call()
         finally:
             blocked = has_blocked(label)  # asked even after an error, so that no trace is left
         if blocked:
@@ -107,21 +101,26 @@ def ruled(name: str, what: str, call: Callable[[], T]) -> T:
         raise PluginError(f"{label} raised {type(error).__name__} in {what} (at {line})") from None
 
 
-@contextmanager
-def plugin_boundary(label: str, what: str) -> Iterator[None]:
+class plugin_boundary:  # a class, though used as a function: one is made for each step
     """Run an agent's or memory's code; what it raises becomes a ``PluginError``.
 
     ``SystemExit`` and a cancellation that nobody asked for are the plug-in's doing, too.
     """
-    try:
-        yield
-    except OURS:
-        raise
-    except BaseException as error:
-        blamed = _blamed(label, what, error)
-        if blamed is None:
-            raise
-        raise blamed from error
+
+    __slots__ = ("_label", "_what")
+
+    def __init__(self, label: str, what: str) -> None:
+        self._label, self._what = label, what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None or isinstance(error, OURS):
+            return
+        blamed = _blamed(self._label, self._what, error)
+        if blamed is not None:
+            raise blamed from error
 
 
 def _blamed(label: str, what: str, error: BaseException) -> BaseException | None:

@@ -5,12 +5,12 @@ without what is needed is a ``ModelError``; a number that tells nothing counts a
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from s3gym.agents.connection import Connection
-from s3gym.records import MOST_COUNTED
+from s3gym.records import is_count
 
 Answer = TypeVar("Answer", bound=BaseModel)
 MOST_PAGES = 1_000
@@ -20,8 +20,7 @@ LARGEST_LOSS = 1e9
 
 def _count(value: object) -> int | None:
     """Return a count; ``None`` for what is none."""
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
-    return int(value) if known and isinstance(value, int) else None
+    return cast(int, value) if is_count(value) else None
 
 
 def _table(value: object) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from s3gym.records import (
     Recollection,
     Step,
     Usage,
+    is_count,
 )
 from s3gym.replies import is_end, parse_reply
 from s3gym.seams import called, finite, shown
@@ -93,11 +94,6 @@ def _usage(label: str, usage: object) -> Usage:
         )
     # A step's row has no tokens without a call.
     return replace(usage, calls=1) if not usage.calls and usage != Usage() else usage
-
-
-def is_count(value: object) -> bool:
-    """Return whether a value is a count that a store can add up with millions of others."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
 
 
 def _texts(label: str, what: str, values: object) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from s3gym.errors import ModelError, StoreError
 from s3gym.halt import check_halt
 from s3gym.precedence import give_way
 from s3gym.records import Message, Phase
-from s3gym.store.hashes import message_hashes, request_hash
+from s3gym.store.hashes import request_hash
 from s3gym.store.store import Store, now
 from s3gym.text import storable
 
@@ -88,8 +88,7 @@ class StudyBroker:
         site = CallSite(study=self._study, place=self._place, step=self.step)
         attempt = self._asked[self.step, purpose]
         self._asked[self.step, purpose] += 1
-        hashes = message_hashes(messages)
-        asked = request_hash(chat.name, messages, max_tokens, seed, hashes)
+        asked = request_hash(chat.name, messages, max_tokens, seed)
         known = self._store.ledger.call(site, purpose, attempt) if self._resumed else None
         if known is not None:
             recorded, reply = known
@@ -112,7 +111,6 @@ class StudyBroker:
                 layout=layout,
                 request_hash=asked,
                 messages=messages,
-                hashes=hashes,
                 seed=seed,
                 max_tokens=max_tokens,
                 reply=outcome,

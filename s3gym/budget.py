@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from s3gym.contracts.chat import Reply
 from s3gym.errors import BudgetExhaustedError, ConfigError
-from s3gym.records import MOST_COUNTED, Usage
+from s3gym.records import Usage, is_count
 
 MILLION = 1_000_000
 FREE = ("local:", "hf:")
@@ -80,7 +80,7 @@ def counted(reply: Reply) -> Reply:
     Else an answer with a count below 0 would give money back to the budget.
     """
     usage = reply.usage
-    wrong = {name: 0 for name in COUNTS if not 0 <= getattr(usage, name) <= MOST_COUNTED}
+    wrong = {name: 0 for name in COUNTS if not is_count(getattr(usage, name))}
     return replace(reply, usage=replace(usage, **wrong)) if wrong else reply
 
 

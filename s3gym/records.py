@@ -21,6 +21,11 @@ MOST_COUNTED = 10**12
 """Largest count of tokens or calls: a store can add up millions of them."""
 
 
+def is_count(value: object) -> bool:
+    """Return whether a value is a count that a store can add up with millions of others."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
+
+
 class Phase(StrEnum):
     """The two phases of a study."""
 

@@ -6,10 +6,10 @@ agent must not see.
 
 from typing import Any
 
-from s3gym.answered import MAX_REPLY, is_count
+from s3gym.answered import MAX_REPLY
 from s3gym.contracts.game import Setup, Transition
 from s3gym.errors import PluginError
-from s3gym.records import MOST_POINTS
+from s3gym.records import MOST_POINTS, is_count
 from s3gym.seams import finite
 from s3gym.text import storable
 

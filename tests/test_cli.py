@@ -5,6 +5,7 @@ import logging
 import re
 import sqlite3
 import sys
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
@@ -265,6 +266,20 @@ def test_a_store_of_another_version_and_another_sqlite_file_are_refused(s3gym: R
     assert "a SQLite file, but not an s3gym store" in s3gym("resume", "other.db").err
 
 
+def make_damaged(s3gym: Runner, damage: str) -> None:
+    """Run a short study into ``out.db`` and edit it by hand."""
+    short = ["--set", "schedule.exploration_episodes=3", "--memory", "none"]
+    assert s3gym("run", *QUICK, *short, "--store", "out.db").code == 0
+    with closing(sqlite3.connect("out.db")) as db, db:
+        db.execute(damage)
+
+
+def refused_in_one_line(answer: Answer) -> None:
+    assert answer.code == 2, answer.out
+    assert len(answer.err.splitlines()) == 1
+    assert "Traceback" not in answer.err
+
+
 @pytest.mark.parametrize("command", ["status", "report", "resume"])
 @pytest.mark.parametrize(
     "damage",
@@ -280,18 +295,10 @@ def test_a_store_of_another_version_and_another_sqlite_file_are_refused(s3gym: R
     ],
 )
 def test_a_damaged_store_is_one_clear_line(s3gym: Runner, command: str, damage: str) -> None:
-    short = ["--set", "schedule.exploration_episodes=3", "--memory", "none"]
-    assert s3gym("run", *QUICK, *short, "--store", "out.db").code == 0
-    db = sqlite3.connect("out.db")
-    with db:
-        db.execute(damage)
-    db.close()
+    make_damaged(s3gym, damage)
     if "note" in damage and command == "resume":
         return
-    answer = s3gym(command, "out.db")
-    assert answer.code == 2
-    assert len(answer.err.splitlines()) == 1
-    assert "Traceback" not in answer.err
+    refused_in_one_line(s3gym(command, "out.db"))
 
 
 @pytest.mark.parametrize(
@@ -307,17 +314,9 @@ def test_a_damaged_store_is_one_clear_line(s3gym: Runner, command: str, damage: 
     ],
 )
 def test_so_is_one_that_holds_what_nobody_writes(s3gym: Runner, command: str, damage: str) -> None:
-    short = ["--set", "schedule.exploration_episodes=3", "--memory", "history"]
-    assert s3gym("run", *QUICK, *short, "--store", "out.db").code == 0
-    db = sqlite3.connect("out.db")
-    with db:
-        db.execute(damage)
-    db.close()
+    make_damaged(s3gym, damage)
     out = {"export bundle": ["x.zip"], "export sft": ["--out", "x.jsonl"]}.get(command, [])
-    answer = s3gym(*command.split(), "out.db", *out)
-    assert answer.code == 2, answer.out
-    assert len(answer.err.splitlines()) == 1
-    assert "Traceback" not in answer.err
+    refused_in_one_line(s3gym(*command.split(), "out.db", *out))
 
 
 @pytest.mark.parametrize(

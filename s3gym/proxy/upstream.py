@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from s3gym.agents.connection import checked_url, retry_after, said
 from s3gym.contracts.chat import Finish, Reply
 from s3gym.errors import ModelError, retryable_status
-from s3gym.records import MOST_COUNTED, Message, Role, Usage
+from s3gym.records import Message, Role, Usage, is_count
 from s3gym.store.chain import canonical
 
 Provider = Literal["openai", "anthropic"]
@@ -295,11 +295,7 @@ def _word(table: dict[str, Any], name: str) -> str:
 
 def _count(table: dict[str, Any], *names: str) -> int | None:
     """Return the first number that is a count."""
-    for name in names:
-        value = table.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED:
-            return value
-    return None
+    return next((table[name] for name in names if is_count(table.get(name))), None)
 
 
 def _merged(before: Usage, told: Any) -> Usage:

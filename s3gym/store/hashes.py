@@ -24,25 +24,6 @@ _short_hash = lru_cache(maxsize=2048)(_hash)
 _long_hash = lru_cache(maxsize=256)(_hash)
 
 
-def message_hashes(messages: Sequence[Message]) -> list[str]:
-    """Return the content hashes of messages, in order."""
-    return [message_hash(message) for message in messages]
-
-
-def request_hash(
-    chat: str,
-    messages: Sequence[Message],
-    max_tokens: int,
-    seed: int | None,
-    hashes: Sequence[str] | None = None,
-) -> str:
-    """Return the hash of everything that was asked of a model.
-
-    Args:
-        chat: Name of the model.
-        messages: The prompt.
-        max_tokens: Longest reply.
-        seed: Seed of the reply, if any.
-        hashes: Those of the messages, where they are known.
-    """
-    return digest(chat, max_tokens, seed, hashes or message_hashes(messages))
+def request_hash(chat: str, messages: Sequence[Message], max_tokens: int, seed: int | None) -> str:
+    """Return the hash of everything that was asked of a model."""
+    return digest(chat, max_tokens, seed, [message_hash(message) for message in messages])

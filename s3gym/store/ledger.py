@@ -23,7 +23,7 @@ from s3gym.records import (
     Usage,
 )
 from s3gym.store.chain import canonical, digest, link
-from s3gym.store.hashes import message_hashes
+from s3gym.store.hashes import message_hash
 from s3gym.store.steps import step_of, step_row
 from s3gym.text import storable
 
@@ -298,13 +298,12 @@ class Ledger:
         layout: str,
         request_hash: str,
         messages: Sequence[Message],
-        hashes: Sequence[str] | None = None,
         seed: int | None,
         max_tokens: int,
         reply: Reply | ModelError,
     ) -> None:
         """Keep a call and what came of it; messages are kept once per content."""
-        hashes = hashes or message_hashes(messages)
+        hashes = [message_hash(message) for message in messages]
         self._db.executemany(
             "INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?)",
             [

@@ -46,7 +46,6 @@ class Store:
         self._lock = lock
         self._times: list[tuple[str, str, str, float]] = []
         self._joined = False
-        self._n_commits = 0
         self._may_wait = False
         self._waits, self._kept = anyio.Event(), anyio.Event()
         self._broken: StoreError | None = None
@@ -115,7 +114,6 @@ class Store:
             self._broken = self._fault(error)
             self._roll_back()
             raise self._broken from error
-        self._n_commits += 1
         if self._waits.is_set():
             self._waits = anyio.Event()
             self._kept.set()
@@ -157,9 +155,9 @@ class Store:
 
     async def _checkpoint(self) -> None:
         while True:
-            before = self._n_commits
+            before = self.connection.total_changes
             await anyio.sleep(CHECKPOINT_SECONDS)
-            if self._n_commits != before:
+            if self.connection.total_changes != before:
                 await anyio.to_thread.run_sync(file.checkpoint, self.path)
 
     def begin(self) -> None:

@@ -13,8 +13,20 @@ from pathlib import Path
 import anyio
 import pytest
 from studies import learner_rows, verifier_rows
-from test_training_study import ONE, STUDY, faults, study, tally, updates
-from trainings import BASE, SCRIPT, TallyChat, base_file, command_trainer, training
+from trainings import (
+    BASE,
+    ONE,
+    SCRIPT,
+    STUDY,
+    TallyChat,
+    base_file,
+    command_trainer,
+    faults,
+    study,
+    tally,
+    training,
+    updates,
+)
 
 from s3gym.agents.train_command import CommandTrainer, weights_hash
 from s3gym.contracts.trainer import Example, ModelRef

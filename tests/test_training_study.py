@@ -1,64 +1,41 @@
 """Experience goes into weights: explore, update, evaluate, and nothing of it is done twice."""
 
-import json
-import re
 import shutil
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from studies import learner_rows, verifier_rows
-from trainings import BASE, TINY, TallyChat, TallyTrainer, agent, base_file, training
+from trainings import (
+    BASE,
+    ONE,
+    STUDY,
+    TINY,
+    TallyChat,
+    TallyTrainer,
+    agent,
+    audited,
+    base_file,
+    edit,
+    faults,
+    study,
+    tally,
+    training,
+    updates,
+)
 
-from s3gym.agents.model import ModelAgent
-from s3gym.api import Study, Sweep
-from s3gym.audit import audit_store
-from s3gym.audit.findings import Audit
-from s3gym.catalog import find_game, teachings
+from s3gym.api import Sweep
 from s3gym.contracts.trainer import ModelRef
-from s3gym.errors import ConfigError, ModelError, ServiceError, StoreError
+from s3gym.errors import ConfigError, ModelError, ServiceError
 from s3gym.forecast import forecast
 from s3gym.halt import HaltedError, haltable
 from s3gym.records import Decision, Turn
 from s3gym.report import build_report, load_store, to_html
 from s3gym.schedule import Schedule
-from s3gym.sft import Explored, SFTPolicy
+from s3gym.sft import SFTPolicy
 from s3gym.store import file
-from s3gym.store.updates import UpdateLog, UpdateRow
 from s3gym.training import Training
-
-ONE = Schedule(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1, max_steps=3)
-STUDY = "trust/tally/training/r0"
-
-
-def study(folder: Path, store: str = "a.db", **more: Any) -> Study:
-    values = {"schedule": TINY, "seed": 3, "repeats": 1, "agent": agent(folder)} | more
-    if "training" not in values:
-        values["training"] = training(folder)
-    return Study(game="trust", store=folder / store, **values)
-
-
-def audited(store: Path) -> Audit:
-    return audit_store(store, find_game, teachings=teachings())
-
-
-def faults(store: Path) -> list[str]:
-    return [f"{f.check}: {f.where}" for f in audited(store).findings if f.level == "fail"]
-
-
-def updates(store: Path, name: str = STUDY) -> dict[int, UpdateRow]:
-    with closing(file.open_learner(store)) as db:
-        return UpdateLog(db).of(name)
-
-
-def tally(store: Path, version: int) -> dict[str, float]:
-    row = updates(store)[version]
-    folder = store.with_name(f"{store.name}.weights") / row.location
-    found: dict[str, float] = json.loads((folder / "tally.json").read_text())
-    return found
-
 
 # The cycle
 
@@ -272,62 +249,6 @@ async def test_an_outage_pauses_and_a_resume_goes_on_to_the_same_rows(tmp_path: 
     assert learner_rows(second.store) == learner_rows(whole)
 
 
-def test_a_store_and_its_weights_can_be_moved_together(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-
-    def down(folder: Path) -> None:
-        if folder.name == "u002":
-            raise ServiceError("down")
-
-    broken = TallyTrainer(base_file(first), before=down)
-    study(first, training=training(first, broken)).run_sync()
-    second.mkdir()
-    shutil.move(first / "a.db", second / "b.db")
-    shutil.move(first / "a.db.weights", second / "b.db.weights")
-    result = study(second, store="b.db").resume_sync()
-    assert not result.outcome.paused
-    whole = study(tmp_path / "whole").run_sync()
-    assert learner_rows(result.store) == learner_rows(whole.store)
-
-
-@pytest.mark.parametrize("what", ["changed", "missing"])
-def test_weights_that_are_not_those_of_the_record_are_refused_when_they_are_needed(
-    tmp_path: Path, what: str
-) -> None:
-    result = study(tmp_path).run_sync()
-    weights = tmp_path / "a.db.weights" / STUDY / "u001" / "weights"
-    kept = tmp_path / "kept"
-    shutil.copytree(weights, kept)
-    if what == "changed":
-        (weights / "tally.json").write_text(json.dumps({"cheat": 1}))
-    else:
-        shutil.rmtree(weights)
-    assert not faults(result.store)  # an audit needs no weights
-    assert (study(tmp_path).resume_sync()).root == result.root  # nor does a finished study
-    edit(result.store, "UPDATE studies SET status = 'paused'")
-    assert (study(tmp_path).resume_sync()).root == result.root  # nor a run of recorded calls
-    _forget(result.store, "e001.1")
-    failed = study(tmp_path).resume_sync().outcome.failed[STUDY]
-    assert re.search(r"the weights of update 1 .*(differ from the record|put them back)", failed)
-    assert failed.count(STUDY) == 1 + failed.count(f".weights/{STUDY}")
-    shutil.rmtree(weights, ignore_errors=True)
-    shutil.copytree(kept, weights)
-    again = study(tmp_path).resume_sync()
-    assert again.root == result.root
-
-
-@pytest.mark.parametrize("where", ["./../outside", "absolute"])
-def test_weights_outside_of_the_stores_own_folder_are_refused(tmp_path: Path, where: str) -> None:
-    result = study(tmp_path).run_sync()
-    outside = tmp_path / "outside"
-    shutil.copytree(tmp_path / "a.db.weights" / STUDY / "u001" / "weights", outside)
-    location = str(outside) if where == "absolute" else where
-    edit(result.store, "UPDATE updates SET location = ? WHERE version = 1", location)
-    _forget(result.store, "e001.1")
-    failed = study(tmp_path).resume_sync().outcome.failed[STUDY]
-    assert re.search(r"names weights at .*outside of .*a\.db\.weights", failed)
-
-
 def test_an_update_that_waits_for_its_turn_does_not_start_after_a_stop(tmp_path: Path) -> None:
     started: list[Path] = []
     with haltable() as halt:
@@ -340,53 +261,6 @@ def test_an_update_that_waits_for_its_turn_does_not_start_after_a_stop(tmp_path:
         with pytest.raises(HaltedError):
             study(tmp_path, training=training(tmp_path, trainer), repeats=3).run_sync()
     assert len(started) == 1
-
-
-def test_weights_that_are_gone_fail_their_own_study_and_the_others_go_on(tmp_path: Path) -> None:
-    others = ("trust/tally/none/r0", "trust/tally/training/r1")
-    values: dict[str, Any] = {"repeats": 2, "store": tmp_path / "a.db", "schedule": TINY, "seed": 3}
-
-    def sweep() -> Sweep:
-        parts: dict[str, Any] = {"agents": [agent(tmp_path)], "training": training(tmp_path)}
-        return Sweep(games=["trust"], memories=["none"], **parts, **values)
-
-    whole = sweep().run_sync()
-    weights = tmp_path / "a.db.weights" / STUDY
-    weights.rename(tmp_path / "kept")
-    for name in (STUDY, *others):
-        _forget(whole.store, "e002.1", name)
-    result = sweep().resume_sync()
-    assert list(result.outcome.failed) == [STUDY]
-    assert "put them back: an update that is finished is not made" in result.outcome.failed[STUDY]
-    with closing(file.open_reader(whole.store)) as db:
-        states = dict(db.execute("SELECT id, status FROM studies").fetchall())
-    assert {states[name] for name in others} == {"done"}
-    assert states[STUDY] == "failed"
-    (tmp_path / "kept").rename(weights)
-    assert sweep().resume_sync().root == whole.root
-
-
-def _forget(store: Path, episode: str, owner: str = STUDY) -> None:
-    """Take an episode out of a store as if it had never been played."""
-    name = f"{owner}/{episode}"
-    for statement in (
-        "DELETE FROM steps WHERE episode = ?",
-        "DELETE FROM episodes WHERE id = ?",
-        "DELETE FROM calls WHERE place = ?",
-        "DELETE FROM verdicts WHERE episode = ?",
-        "DELETE FROM scores WHERE episode = ?",
-    ):
-        edit(store, statement, name)
-    edit(store, "UPDATE studies SET status = 'paused'")
-
-
-def test_other_base_weights_than_recorded_are_refused(tmp_path: Path) -> None:
-    study(tmp_path).run_sync()
-    edit(tmp_path / "a.db", "UPDATE studies SET status = 'paused'")
-    run = study(tmp_path)
-    (tmp_path / "base.json").write_text(json.dumps({"cheat": 5}))
-    failed = run.resume_sync().outcome.failed[STUDY]
-    assert "the base weights of trainer 'tally' differ from the record" in failed
 
 
 def test_another_policy_than_recorded_is_refused(tmp_path: Path) -> None:
@@ -423,47 +297,6 @@ async def test_a_trainer_that_misbehaves_fails_its_study(
     result = await study(tmp_path, training=training(tmp_path, Wrong(base_file(tmp_path)))).run()
     assert says in result.outcome.failed[STUDY]
     assert not (await study(tmp_path).resume()).outcome.failed
-
-
-def test_a_trainer_that_changes_the_weights_it_starts_from_is_found(tmp_path: Path) -> None:
-    base = base_file(tmp_path)
-
-    def spoil(folder: Path) -> None:
-        if folder.name == "u002":
-            place = folder.parent / "u001" / "weights" / "tally.json"
-            place.write_text(json.dumps({"cheat": 9}))
-
-    spoiled = training(tmp_path, TallyTrainer(base, before=spoil))
-    result = study(tmp_path, training=spoiled).run_sync()
-    assert "changed the weights that it started from, in update 2" in result.outcome.failed[STUDY]
-
-
-def test_a_folder_of_weights_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "a.db.weights").touch()
-    with pytest.raises(StoreError, match=r"a\.db\.weights"):
-        study(tmp_path).run_sync()
-    assert set(updates(tmp_path / "a.db")) == {0}
-
-
-def test_an_odd_name_leads_to_no_other_folder(tmp_path: Path) -> None:
-    chat = TallyChat(base_file(tmp_path))
-    chat.name = ".."
-    result = study(tmp_path, agent=ModelAgent(chat), schedule=ONE).run_sync()
-    (name,) = result.studies
-    assert name == "trust/../training/r0"
-    assert updates(result.store, name)[1].location == "./trust/_../training/r0/u001/weights"
-    edit(result.store, "UPDATE studies SET status = 'paused'")
-    assert (study(tmp_path, agent=ModelAgent(chat), schedule=ONE).resume_sync()).root
-
-
-async def test_a_missing_base_is_one_clear_error_before_anything_is_written(
-    tmp_path: Path,
-) -> None:
-    run = study(tmp_path)
-    (tmp_path / "base.json").unlink()
-    with pytest.raises(ConfigError, match=r"there are none at '.*base\.json'"):
-        await run.run()
-    assert not (tmp_path / "a.db").exists()
 
 
 def test_an_outage_while_a_policy_asks_pauses_and_pays_nothing_twice(
@@ -527,92 +360,3 @@ def test_parts_that_do_not_fit_are_refused(
 def test_a_wrong_setting_is_named(tmp_path: Path, change: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Training(**{"trainer": TallyTrainer(base_file(tmp_path))} | change)
-
-
-# The audit
-
-
-def edit(path: Path, statement: str, *values: object) -> int:
-    with closing(sqlite3.connect(path)) as db, db:
-        return db.execute(statement, values).rowcount
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("training")
-    return study(folder).run_sync().store
-
-
-SEAL = f"chain: seals {STUDY}"
-
-
-@pytest.mark.parametrize(
-    ("statement", "named"),
-    [
-        ("UPDATE updates SET n_examples = n_examples + 1 WHERE version = 1", "isolation"),
-        ("UPDATE updates SET examples = 'x' WHERE version = 1", "isolation"),
-        ("UPDATE updates SET sources = replace(sources, 'x001', 'e001.1')", "isolation"),
-        ("UPDATE updates SET start_hash = 'x' WHERE version = 1", "chain"),
-        ("UPDATE updates SET start = 2 WHERE version = 1", "chain"),
-        ("UPDATE updates SET explorer = 7 WHERE version = 1", "chain"),
-        ("UPDATE updates SET trainer = 'other' WHERE version = 1", "chain"),
-        ("UPDATE updates SET policy = '{}' WHERE version = 1", "chain"),
-        ("UPDATE updates SET outcome = 'unchanged' WHERE version = 1", "chain"),
-        ("UPDATE updates SET outcome = 'nonsense' WHERE version = 1", "chain"),
-        ("DELETE FROM updates WHERE version = 1", "completeness"),
-        ("UPDATE updates SET version = 9 WHERE version = 1", "completeness"),
-    ],
-)
-def test_an_edited_update_is_found_and_named(
-    finished: Path, tmp_path: Path, statement: str, named: str
-) -> None:
-    store = Path(shutil.copy(finished, tmp_path / "a.db"))
-    assert not faults(store)
-    assert edit(store, statement)
-    found = faults(store)
-    assert f"{named}: updates {STUDY} 1" in found
-    assert SEAL in found
-
-
-@pytest.mark.parametrize("column", ["location", "weights", "log", "chosen"])
-def test_an_edited_value_of_an_update_breaks_the_seal(
-    finished: Path, tmp_path: Path, column: str
-) -> None:
-    store = Path(shutil.copy(finished, tmp_path / "a.db"))
-    edit(store, f"UPDATE updates SET {column} = '{{}}' WHERE version = 2")
-    assert SEAL in faults(store)
-
-
-def test_an_episode_played_with_other_weights_is_found(finished: Path, tmp_path: Path) -> None:
-    store = Path(shutil.copy(finished, tmp_path / "a.db"))
-    edit(store, "UPDATE calls SET chat = 'tally@u002' WHERE place LIKE '%e001.1'")
-    assert f"isolation: episodes {STUDY}/e001.1" in faults(store)
-
-
-def test_evaluation_that_goes_into_weights_is_found(tmp_path: Path) -> None:
-    """A cheating engine: it trains on what was evaluated."""
-    import s3gym.weights as engine
-
-    def cheating(plan: Any, training: Any, store: Any, number: int) -> Any:
-        rows = store.connection.execute(
-            "SELECT id, instruction, max_steps FROM episodes WHERE phase = 'evaluation'"
-        ).fetchall()
-        return [
-            Explored(
-                episode=store.ledger.load_episode(row[0]), instruction=row[1], max_steps=row[2]
-            )
-            for row in rows
-        ]
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(engine, "explored_for", cheating)
-        result = study(tmp_path, schedule=ONE).run_sync()
-    assert f"isolation: updates {STUDY} 1" in faults(result.store)
-
-
-def test_prompts_of_an_agent_of_its_own_are_named_as_not_checked(
-    finished: Path,
-) -> None:
-    audit = audit_store(finished, find_game)
-    assert audit.level() == "warn"
-    assert any("examples not made again" in finding.message for finding in audit.findings)

@@ -1,8 +1,10 @@
 """A tiny training pathway for tests: weights are a JSON file, the trainer a script."""
 
 import json
+import sqlite3
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,18 @@ import anyio.lowlevel
 
 from s3gym.agents.model import ModelAgent
 from s3gym.agents.train_command import CommandTrainer, weights_hash
+from s3gym.api import Study
+from s3gym.audit import audit_store
+from s3gym.audit.findings import Audit
+from s3gym.catalog import find_game, teachings
 from s3gym.contracts.chat import Reply
 from s3gym.contracts.trainer import Example, ModelRef
 from s3gym.records import Message
 from s3gym.schedule import Schedule
 from s3gym.seeds import Stream
 from s3gym.sft import SFTPolicy
+from s3gym.store import file
+from s3gym.store.updates import UpdateLog, UpdateRow
 from s3gym.training import Training
 
 SCRIPT = """
@@ -160,3 +168,39 @@ def training(folder: Path, trainer: Any = None, **more: Any) -> Training:
 def agent(folder: Path) -> ModelAgent:
     """Return the agent with the base weights."""
     return ModelAgent(TallyChat(base_file(folder)))
+
+
+ONE = Schedule(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1, max_steps=3)
+STUDY = "trust/tally/training/r0"
+
+
+def study(folder: Path, store: str = "a.db", **more: Any) -> Study:
+    values = {"schedule": TINY, "seed": 3, "repeats": 1, "agent": agent(folder)} | more
+    if "training" not in values:
+        values["training"] = training(folder)
+    return Study(game="trust", store=folder / store, **values)
+
+
+def audited(store: Path) -> Audit:
+    return audit_store(store, find_game, teachings=teachings())
+
+
+def faults(store: Path) -> list[str]:
+    return [f"{f.check}: {f.where}" for f in audited(store).findings if f.level == "fail"]
+
+
+def updates(store: Path, name: str = STUDY) -> dict[int, UpdateRow]:
+    with closing(file.open_learner(store)) as db:
+        return UpdateLog(db).of(name)
+
+
+def tally(store: Path, version: int) -> dict[str, float]:
+    row = updates(store)[version]
+    folder = store.with_name(f"{store.name}.weights") / row.location
+    found: dict[str, float] = json.loads((folder / "tally.json").read_text())
+    return found
+
+
+def edit(path: Path, statement: str, *values: object) -> int:
+    with closing(sqlite3.connect(path)) as db, db:
+        return db.execute(statement, values).rowcount

@@ -198,10 +198,11 @@ async def test_a_side_that_never_stops_sending_does_not_keep_the_loop() -> None:
     sender.start()
     # Not for ever where the loop is kept: then the test says so.
     threading.Timer(2.0, stop.set).start()
+    lines = Lines(ours)  # one reader: it keeps a line whose end has not come yet
     began = time.monotonic()
     with closing(ours), closing(theirs), anyio.move_on_after(0.05):
         while True:
-            await Lines(ours).read()
+            assert set(map(str, await lines.read())) == {"{'id': 999999}"}
     sender.join()
     assert time.monotonic() - began < 1.0
 

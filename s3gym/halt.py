@@ -11,6 +11,10 @@ class HaltedError(BudgetExhaustedError):
     """The user asked the run to stop; it stops resumably, as at the end of a budget."""
 
 
+class CutOffError(HaltedError):
+    """The user asked again; what was under way was cut off, and is played again on resume."""
+
+
 class Halt:
     """The user's wish to stop.
 

@@ -332,7 +332,7 @@ def test_run_refuses_an_odd_store(s3gym: Runner, store: str, says: str) -> None:
 def test_an_interrupted_run_names_its_own_store(
     s3gym: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(start: object) -> None:
+    def interrupted(*given: object) -> None:
         raise BaseExceptionGroup("", [BaseExceptionGroup("", [KeyboardInterrupt()])])
 
     monkeypatch.setattr("anyio.run", interrupted)

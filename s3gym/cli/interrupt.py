@@ -2,19 +2,27 @@
 
 A plug-in that never gives the event loop back is broken off: the watching thread sends a signal
 to the main thread, whose handler raises inside the plug-in. The first Ctrl-C stops a run kindly,
-the second one at once.
+the second one cancels it.
 """
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
+from typing import TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
 
 from s3gym.errors import BlockedError
-from s3gym.halt import haltable
+from s3gym.halt import CutOffError, Halt, HaltedError, haltable
 from s3gym.watchdog import crossed
+
+T = TypeVar("T")
 
 SIGNAL = signal.SIGUSR1
 STOPPING = (
@@ -46,18 +54,62 @@ def interrupting() -> Iterator[Callable[[str], None]]:
         signal.signal(SIGNAL, before)
 
 
+class Stopping:
+    """What Ctrl-C does to a run: the first lets it stop between two calls, the second cancels it.
+
+    Only a third raises ``KeyboardInterrupt``, because that comes into whatever the event loop is
+    at: it is for a loop that no cancellation reaches.
+    """
+
+    def __init__(self, halt: Halt) -> None:
+        self._halt = halt
+        self._cancel: Callable[[], None] | None = None
+
+    async def run(self, start: Callable[[], Awaitable[T]]) -> T:
+        """Await a run.
+
+        Raises:
+            CutOffError: It was cancelled by the second Ctrl-C.
+        """
+        with anyio.CancelScope() as scope:
+            loop = anyio.lowlevel.current_token()
+            self._cancel = partial(anyio.from_thread.run_sync, scope.cancel, token=loop)
+            try:
+                return await start()
+            except HaltedError:
+                if not scope.cancel_called:
+                    raise
+            finally:
+                self._cancel = None
+        raise CutOffError("cut off on request")
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Handle the first signal."""
+        self._halt.asked = True
+        signal.signal(signal.SIGINT, self.cut)
+        os.write(2, STOPPING)  # a print could be what the signal came into
+
+    def cut(self, number: int, frame: FrameType | None) -> None:
+        """Handle the second signal."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._cancel is None:
+            raise KeyboardInterrupt
+        # A thread of its own: here, in the midst of the loop's work, nobody may wait for the loop.
+        threading.Thread(target=_unless_ended, args=(self._cancel,), daemon=True).start()
+
+
+def _unless_ended(cancel: Callable[[], None]) -> None:
+    with suppress(anyio.RunFinishedError):
+        cancel()
+
+
 @contextmanager
-def kindly_stopped() -> Iterator[None]:
-    """Let the first Ctrl-C stop the runs inside between two calls, and the second one at once."""
+def kindly_stopped() -> Iterator[Stopping]:
+    """Handle Ctrl-C in the body by what is yielded."""
     with haltable() as halt:
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            halt.asked = True
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            os.write(2, STOPPING)  # a print could be what the signal came into
-
-        before = signal.signal(signal.SIGINT, ask)
+        stopping = Stopping(halt)
+        before = signal.signal(signal.SIGINT, stopping.ask)
         try:
-            yield
+            yield stopping
         finally:
             signal.signal(signal.SIGINT, before)

@@ -41,7 +41,7 @@ from s3gym.cluster.files import is_sweep_folder, must_be_new_folder
 from s3gym.cluster.shards import SweepFolder
 from s3gym.config import RunConfig, override, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
-from s3gym.halt import HaltedError
+from s3gym.halt import CutOffError, HaltedError
 from s3gym.oracle import ORACLES
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
@@ -281,11 +281,11 @@ def _finish(
     sweep.on_event = watcher
     watcher.curves = _curves(sweep)
     try:
-        with watcher, kindly_stopped(), interrupting() as sweep.interrupt:
+        with watcher, kindly_stopped() as stopping, interrupting() as sweep.interrupt:
             if before_agents is not None:
                 start = before_agents.around(sweep, start)
-            result: Result = anyio.run(start)
-    except (KeyboardInterrupt, BaseExceptionGroup) as error:
+            result: Result = anyio.run(stopping.run, start)
+    except (CutOffError, KeyboardInterrupt, BaseExceptionGroup) as error:
         if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt) is None:
             raise
         say_error(f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}")

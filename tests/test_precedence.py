@@ -40,4 +40,5 @@ async def test_of_many_evaluations_one_works_while_exploration_does() -> None:
 async def test_outside_a_run_nobody_gives_way() -> None:
     done = await order(8)
     explored = [index for index, name in enumerate(done) if name == "x"]
-    assert explored[1] - explored[0] > 4
+    # On the whole: in a round, trio begins at either end.
+    assert explored[-1] - explored[0] > 4 * (ROUNDS - 1)

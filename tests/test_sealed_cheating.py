@@ -27,12 +27,19 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def open_folder(kind: str) -> Path:
+    """Return a new folder that another user can reach; clear those of tests that were killed."""
+    for stale in Path("/tmp").glob(f"s3gym-{kind}-*"):
+        owner = stale.name.split("-")[2]
+        if not (owner.isdecimal() and Path("/proc", owner).exists()):
+            shutil.rmtree(stale, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"s3gym-{kind}-{os.getpid()}-", dir="/tmp"))
+
+
 @pytest.fixture
 def store() -> Iterator[Path]:
     """Return a store in a folder that everybody may enter and read, but not write to."""
-    for stale in Path("/tmp").glob("s3gym-cheat-*"):  # of a test that was killed
-        shutil.rmtree(stale, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix="s3gym-cheat-", dir="/tmp"))
+    folder = open_folder("cheat")
     folder.chmod(0o755)
     yield folder / "out.db"
     shutil.rmtree(folder)
@@ -47,9 +54,7 @@ def python() -> Iterator[str]:
         account = pwd.getpwnam(USER)
     except KeyError:
         pytest.skip(f"there is no user {USER} (issue 8)")
-    for stale in Path("/tmp").glob("s3gym-python-*"):  # of a test that was killed
-        shutil.rmtree(stale, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix="s3gym-python-", dir="/tmp"))
+    folder = open_folder("python")
     made = open_python(folder)
     assert runs_s3gym(made, account.pw_uid, account.pw_gid), "the tests' own copy does not run"
     yield str(made)

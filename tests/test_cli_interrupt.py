@@ -1,13 +1,24 @@
 """Ctrl-C, once, twice and a third time."""
 
+import logging
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import pytest
 
 from s3gym.cli.interrupt import kindly_stopped
+from s3gym.cli.main import main
 from s3gym.halt import CutOffError, HaltedError, check_halt
+
+
+@pytest.fixture(autouse=True)
+def asyncio_still_logs() -> Iterator[None]:
+    logger = logging.getLogger("asyncio")
+    yield
+    logger.disabled = False
 
 
 def press() -> None:
@@ -82,6 +93,7 @@ async def test_the_third_interrupt_comes_into_a_loop_that_is_blocked() -> None:
         press()
         with pytest.raises(KeyboardInterrupt):
             press()
+        assert stopping.broken
         await anyio.sleep_forever()
 
     with kindly_stopped() as stopping, pytest.raises(CutOffError), anyio.fail_after(10):
@@ -89,7 +101,29 @@ async def test_the_third_interrupt_comes_into_a_loop_that_is_blocked() -> None:
 
 
 def test_a_second_interrupt_before_the_run_begins_ends_the_command() -> None:
-    with kindly_stopped():
+    with kindly_stopped() as stopping:
         press()
         with pytest.raises(KeyboardInterrupt):
             press()
+        assert stopping.broken
+
+
+def test_a_run_that_is_broken_off_says_so_whatever_that_made_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken_off(*given: object) -> None:
+        press()
+        try:
+            press()
+        except KeyboardInterrupt:
+            raise RuntimeError("a scope was left in disorder") from None
+
+    monkeypatch.setattr("anyio.run", broken_off)
+    store = tmp_path / "out.db"
+    with pytest.raises(SystemExit) as left:
+        main(["run", "--schedule", "quick", "--repeats", "1", "--quiet", "--store", str(store)])
+    assert left.value.code == 130
+    assert capfd.readouterr().err.splitlines()[1:] == [
+        f"s3gym: interrupted; all but the calls under way is kept: s3gym resume {store}"
+    ]
+    assert logging.getLogger("asyncio").disabled

@@ -5,6 +5,7 @@ to the main thread, whose handler raises inside the plug-in. The first Ctrl-C st
 the second one cancels it.
 """
 
+import logging
 import os
 import signal
 import threading
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -57,11 +58,15 @@ def interrupting() -> Iterator[Callable[[str], None]]:
 class Stopping:
     """What Ctrl-C does to a run: the first lets it stop between two calls, the second cancels it.
 
-    Only a third raises ``KeyboardInterrupt``, because that comes into whatever the event loop is
-    at: it is for a loop that no cancellation reaches.
+    Only a third raises ``KeyboardInterrupt``, for a loop that no cancellation reaches: it comes
+    into whatever that is at and makes other errors there.
+
+    Attributes:
+        broken: Whether that was done; what the run raises then says nothing.
     """
 
     def __init__(self, halt: Halt) -> None:
+        self.broken = False
         self._halt = halt
         self._cancel: Callable[[], None] | None = None
 
@@ -91,11 +96,17 @@ class Stopping:
 
     def cut(self, number: int, frame: FrameType | None) -> None:
         """Handle the second signal."""
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         if self._cancel is None:
-            raise KeyboardInterrupt
+            self.break_off(number, frame)
+        signal.signal(signal.SIGINT, self.break_off)
         # A thread of its own: here, in the midst of the loop's work, nobody may wait for the loop.
         threading.Thread(target=_unless_ended, args=(self._cancel,), daemon=True).start()
+
+    def break_off(self, number: int, frame: FrameType | None) -> NoReturn:
+        """Handle the third signal."""
+        self.broken = True
+        logging.getLogger("asyncio").disabled = True  # it would show what each task raised
+        raise KeyboardInterrupt
 
 
 def _unless_ended(cancel: Callable[[], None]) -> None:

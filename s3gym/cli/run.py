@@ -280,24 +280,34 @@ def _finish(
     sweep: Sweep = wiring.sweep
     sweep.on_event = watcher
     watcher.curves = _curves(sweep)
-    try:
-        with watcher, kindly_stopped() as stopping, interrupting() as sweep.interrupt:
-            if before_agents is not None:
-                start = before_agents.around(sweep, start)
-            result: Result = anyio.run(stopping.run, start)
-    except (CutOffError, KeyboardInterrupt, BaseExceptionGroup) as error:
-        if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt) is None:
+    with kindly_stopped() as stopping:
+        try:
+            with watcher, interrupting() as sweep.interrupt:
+                if before_agents is not None:
+                    start = before_agents.around(sweep, start)
+                result: Result = anyio.run(stopping.run, start)
+        except BaseException as error:
+            if stopping.broken or _is_interrupt(error):
+                say_error(
+                    f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}"
+                )
+                raise SystemExit(INTERRUPTED) from None
+            if isinstance(error, HaltedError):
+                say_error(f"stopped; nothing is lost: s3gym resume {sweep.store}")
+                raise SystemExit(INTERRUPTED) from None
+            if isinstance(error, BudgetExhaustedError):
+                raise BudgetExhaustedError(
+                    f"{error}; go on with more of it: "
+                    f"s3gym resume {sweep.store} {_more(str(error))}"
+                ) from error
             raise
-        say_error(f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}")
-        raise SystemExit(INTERRUPTED) from None
-    except HaltedError:
-        say_error(f"stopped; nothing is lost: s3gym resume {sweep.store}")
-        raise SystemExit(INTERRUPTED) from None
-    except BudgetExhaustedError as error:
-        raise BudgetExhaustedError(
-            f"{error}; go on with more of it: s3gym resume {sweep.store} {_more(str(error))}"
-        ) from error
     say_result(result)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, (CutOffError, KeyboardInterrupt))
 
 
 def _more(spent: str) -> str:

@@ -119,6 +119,16 @@ async def test_a_full_disk_is_one_clear_error_and_the_store_still_opens(tmp_path
     assert audit_store(path, find_game).level() != "fail"
 
 
+async def test_a_store_opens_also_where_there_is_no_room_for_the_lock_to_name_its_owner(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.db"
+    await run_plans(path, [plan()])
+    path.with_name("a.db.lock").symlink_to("/dev/full")
+    with Store.open(path) as store:
+        assert store.ledger.status("trust/drawing/history/r0") == "done"
+
+
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match="file"):

@@ -107,9 +107,9 @@ class Lock:
             raise NoLocksError(
                 f"{store}: its file system has no locks ({error.strerror}); use another folder"
             ) from error
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
+        with suppress(OSError):  # a full disk: the lock holds, only its owner is not named
+            self._file.truncate(0)
+            os.write(self._file.fileno(), str(os.getpid()).encode())
 
     def _open(self) -> IO[str]:
         with disk_errors(self.path):

@@ -16,6 +16,7 @@ from s3gym.audit.findings import Audit
 from s3gym.catalog import find_game
 from s3gym.memory.none import NoMemory
 from s3gym.records import Turn
+from s3gym.store.store import Store
 from s3gym.testing.fakes import ScriptedChat
 
 ROOT = "the study does not fit its sealed root"
@@ -151,6 +152,16 @@ def test_swapping_two_scores_is_found(store: Path) -> None:
 def test_other_rows_are_guarded_too(store: Path, statement: str, named: str) -> None:
     assert edit(store, statement) > 0
     assert any(named in where for where in faults(store))
+
+
+def test_an_episode_that_a_finished_study_did_not_play_to_its_end_is_found(store: Path) -> None:
+    name = "trust/drawing/history/r0/e001.2"
+    for table in ("steps", "verdicts", "scores"):
+        assert edit(store, f"DELETE FROM {table} WHERE episode = ?", name)
+    assert edit(store, "UPDATE episodes SET status = 'playing', n_steps = 0 WHERE id = ?", name)
+    with Store.open(store) as opened, opened.transaction():
+        opened.verdicts.seal("trust/drawing/history/r0")
+    assert faults(store) == {f"episodes {name}"}
 
 
 def test_a_sealed_study_that_is_no_longer_called_done_is_still_looked_at(store: Path) -> None:

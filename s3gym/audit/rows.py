@@ -30,9 +30,9 @@ def check_completeness(db: sqlite3.Connection, audit: Audit) -> None:
             audit.warn("completeness", f"studies {study}", f"not finished: {status}")
             continue
         schedule = Schedule(**json.loads(spec)["schedule"])
-        present = {
-            row[0] for row in db.execute("SELECT id FROM episodes WHERE study = ?", (study,))
-        }
+        present = dict(
+            db.execute("SELECT id, status FROM episodes WHERE study = ?", (study,)).fetchall()
+        )
         invalid = {
             row[0]
             for row in db.execute("SELECT checkpoint FROM invalid_points WHERE study = ?", (study,))
@@ -40,8 +40,12 @@ def check_completeness(db: sqlite3.Connection, audit: Audit) -> None:
         for point in sorted(invalid):
             audit.warn("completeness", f"invalid_points {study} {point}", "not evaluated")
         for name, checkpoint in _expected(study, schedule):
-            if name not in present and checkpoint not in invalid:
+            if checkpoint in invalid:
+                continue
+            if name not in present:
                 audit.fail("completeness", f"episodes {name}", "the row is missing")
+            elif present[name] != "done":
+                audit.fail("completeness", f"episodes {name}", "it was not played to its end")
         if not sealed:
             audit.fail("completeness", f"seals {study}", "a finished study has no root")
     _orphans(db, audit)

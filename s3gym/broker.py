@@ -118,7 +118,6 @@ class StudyBroker:
 
         check_halt()
         started = now()
-        self._store.commit()
         with service_time():
             try:
                 reply = await self._sent(chat, messages, max_tokens, seed)
@@ -144,10 +143,15 @@ class StudyBroker:
         self, chat: ChatModel, messages: Sequence[Message], max_tokens: int, seed: int | None
     ) -> Reply:
         """Send a request; text that cannot be stored is replaced, a timeout is a failed call."""
+
+        async def attempt() -> Reply:
+            self._store.commit()  # what others wrote while this one waited, too
+            return await chat.complete(messages, max_tokens=max_tokens, seed=seed)
+
         try:
             reply = await self._limits.call(
                 chat,
-                lambda: chat.complete(messages, max_tokens=max_tokens, seed=seed),
+                attempt,
                 tokens=sum(len(item.content) for item in messages) // CHARACTERS_PER_TOKEN,
             )
         except TimeoutError as error:

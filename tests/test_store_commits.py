@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from studies import plan, run_plans
 
 from s3gym.calls import complete
 from s3gym.contracts.chat import Reply
 from s3gym.errors import StoreError
+from s3gym.limits import Limits, LimitSettings
+from s3gym.meter import Meter
 from s3gym.records import Message, Turn
 from s3gym.store import file
 from s3gym.store.store import Store
@@ -141,7 +144,8 @@ def fill_the_disk(store: Store) -> None:
     store.connection = Full(store.connection)  # type: ignore[assignment] # stands in for it
 
 
-async def test_before_a_request_leaves_everything_is_committed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [1, 3, 64])
+async def test_before_a_request_leaves_everything_is_committed(tmp_path: Path, most: int) -> None:
     path = tmp_path / "a.db"
     unkept_replies, kept_steps = [], []
     answered = 0
@@ -163,6 +167,7 @@ async def test_before_a_request_leaves_everything_is_committed(tmp_path: Path) -
                 ).fetchone()
             unkept_replies.append(answered - calls)
             kept_steps.append(steps - self.turn.index)
+            await anyio.lowlevel.checkpoint()  # others come to wait for this one's place
             answered += 1
             return Reply(text="Answer: cheat, Score: 1")
 
@@ -170,7 +175,8 @@ async def test_before_a_request_leaves_everything_is_committed(tmp_path: Path) -
         reply = await complete(Looking(turn), turn.messages(), purpose="act", max_tokens=9)
         return reply.text
 
-    await run_plans(path, [plan(agent=asking)])
-    assert len(unkept_replies) > 20
+    limits = Meter(Limits(LimitSettings(start=min(most, 8), most=most)))
+    await run_plans(path, [plan(agent=asking, repeat=repeat) for repeat in (0, 1)], limits)
+    assert len(unkept_replies) > 40
     assert set(unkept_replies) == {0}
     assert set(kept_steps) == {0}

@@ -10,8 +10,8 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from s3gym.errors import (
     first_of,
 )
 from s3gym.text import shorten
-from s3gym.watchdog import has_blocked
+from s3gym.watchdog import has_blocked, is_watched
 
 T = TypeVar("T")
 log = logging.getLogger("s3gym")
@@ -85,7 +85,7 @@ def ruled(name: str, what: str, call: Callable[[], T]) -> T:
     entered = time.monotonic()  # noqa: F841 - read by the watchdog
     try:
         return call()
-    except (KeyboardInterrupt, GeneratorExit, BlockedError):
+    except (KeyboardInterrupt, BlockedError):
         raise
     except BaseException as error:
         if what == "apply" and isinstance(error, InvalidActionError):
@@ -137,8 +137,10 @@ def _blamed(label: str, what: str, error: BaseException) -> BaseException | None
 
 def _passes(error: BaseException) -> bool:
     """Return whether an exception is the runner's or the user's will, not a plug-in's mistake."""
+    if isinstance(error, GeneratorExit):  # a coroutine that is closed raises where it waits
+        return error.__traceback__ is None or error.__traceback__.tb_next is None
     cancelled = anyio.get_cancelled_exc_class()
-    wanted: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit)
+    wanted: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
     if anyio.current_effective_deadline() == -math.inf or _ended_by_asyncio():
         wanted = (*wanted, cancelled)
     if isinstance(error, BaseExceptionGroup):
@@ -149,14 +151,36 @@ def _passes(error: BaseException) -> bool:
 def _ended_by_asyncio() -> bool:
     """Return whether asyncio itself cancels this task, without a scope, as a run's end does.
 
-    A second Ctrl-C ends the event loop, and that cancels every task that is left.
+    A second Ctrl-C ends the event loop, and that cancels every task that is left. A task of a run
+    that is cancelled alone was cancelled by its own plug-in.
     """
     asyncio = sys.modules.get("asyncio")  # not imported: on trio it may never be
+    if asyncio is None:
+        return False
     try:
-        task = None if asyncio is None else asyncio.current_task()
+        task = asyncio.current_task()
     except RuntimeError:  # another kind of loop runs
         return False
-    return task is not None and task.cancelling() > 0
+    if task is None or not task.cancelling():
+        return False
+    return not is_watched() or all(one.cancelling() for one in asyncio.all_tasks())
+
+
+@contextmanager
+def uncancelled() -> Iterator[None]:
+    """Run what plug-ins take part in; a cancellation that one of them left behind is its mistake.
+
+    Without this, the task group that the task belongs to would end as if all were well.
+
+    Raises:
+        PluginError: Nobody else cancelled it.
+    """
+    try:
+        yield
+    except anyio.get_cancelled_exc_class() as error:
+        if _passes(error):
+            raise
+        raise PluginError("a plug-in cancelled the task that it runs in") from error
 
 
 def _split(error: BaseException) -> tuple[Any, Any]:

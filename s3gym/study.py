@@ -31,7 +31,7 @@ from s3gym.parts import AgentPart
 from s3gym.plans import StudyPlan, plan_episode
 from s3gym.play import Player, play_episode
 from s3gym.records import Episode, Phase
-from s3gym.seams import called, close_part, guarded
+from s3gym.seams import called, close_part, guarded, uncancelled
 from s3gym.store.store import Store
 
 
@@ -96,7 +96,8 @@ class StudyRun:
             memory = called(self._memory_label, "its construction", plan.memory.make)
             check_reader(self._memory_label, memory)
             async with anyio.create_task_group() as group:
-                await self._explore(memory, group)
+                with uncancelled():
+                    await self._explore(memory, group)
         except* PluginError as failures:
             failure = first_of(failures)
         finally:
@@ -212,7 +213,8 @@ class StudyRun:
         async def play(index: int) -> None:
             fork = forks[index] if forks else None
             try:
-                await self._play(Phase.EVALUATION, index + 1, checkpoint, reader, fork)
+                with uncancelled():
+                    await self._play(Phase.EVALUATION, index + 1, checkpoint, reader, fork)
             except (ServiceError, BudgetExhaustedError) as error:
                 self._stops(error)
                 reasons[index] = str(error)

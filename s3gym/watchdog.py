@@ -87,6 +87,11 @@ class Watchdog:
 _watching: ContextVar[Watchdog | None] = ContextVar("s3gym_watchdog", default=None)
 
 
+def is_watched() -> bool:
+    """Return whether this is a task of a run, which nobody but the run and asyncio holds."""
+    return _watching.get() is not None
+
+
 def has_blocked(label: str) -> bool:
     """Return whether a plug-in blocked the running loop since it was last asked about."""
     watchdog = _watching.get()

@@ -127,6 +127,10 @@ async def drastic(turn: Turn) -> Any:
     raise Drastic
 
 
+async def closes(turn: Turn) -> Any:
+    raise GeneratorExit
+
+
 def exits_in_a_thread(turn: Turn) -> Any:
     sys.exit(3)
 
@@ -154,6 +158,7 @@ class ExitsAtStart:
         (returns_unspeakable, "returned a Unspeakable that cannot be shown: expected"),
         (exits, "raised SystemExit in act (step 0)"),
         (drastic, "raised Drastic in act (step 0)"),
+        (closes, "raised GeneratorExit in act (step 0)"),
         (exits_in_a_thread, "raised SystemExit in act (step 0)"),
         (hangs_in_a_thread, "did not answer act (step 0) within 0.05 s"),
         (ExitsAtStart, "raised SystemExit in its construction"),
@@ -257,6 +262,39 @@ async def test_a_task_that_asyncio_cancels_is_no_mistake_of_its_plug_in(
     task.cancel()
     with pytest.raises(CancelledError):
         await task
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # on trio only scopes cancel
+@pytest.mark.parametrize("waits", [True, False], ids=["and waits", "and answers"])
+@pytest.mark.parametrize("phase", Phase)
+async def test_an_agent_that_cancels_its_task_fails_its_study_and_no_other(
+    tmp_path: Path, phase: Phase, waits: bool
+) -> None:
+    async def agent(turn: Turn) -> Any:
+        task = asyncio.current_task()
+        if turn.phase is phase and task is not None:
+            task.cancel()
+            if waits:
+                await anyio.sleep(1)
+        return "cheat", 0.0
+
+    path = tmp_path / "a.db"
+    outcome = await run_plans(path, [plan(agent=agent), plan()])
+    assert list(outcome.failed) == ["trust/agent/history/r0"]
+    assert "cancel" in outcome.failed["trust/agent/history/r0"].lower()
+    with Store.open(path) as store:
+        assert store.ledger.status("trust/agent/history/r0") == "failed"
+        assert store.ledger.status("trust/drawing/history/r0") == "done"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # closed by hand, in the midst of a loop
+async def test_a_coroutine_that_is_closed_is_no_mistake_of_its_plug_in(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waiting = guarded("agent 'mine'", "act", anyio.sleep_forever, 60)
+    waiting.send(None)
+    waiting.close()
     assert not caplog.records
 
 
@@ -396,7 +434,15 @@ class BadGame:
 )
 @pytest.mark.parametrize(
     "answer",
-    [object(), 10**400, ValueError("4711"), StoreError("4711"), SystemExit("4711"), Drastic()],
+    [
+        object(),
+        10**400,
+        ValueError("4711"),
+        StoreError("4711"),
+        SystemExit("4711"),
+        GeneratorExit("4711"),
+        Drastic(),
+    ],
     ids=lambda answer: type(answer).__name__,
 )
 async def test_a_bad_game_fails_its_study_and_no_other(

@@ -21,7 +21,7 @@ from s3gym.records import (
     is_count,
 )
 from s3gym.replies import is_end, parse_reply
-from s3gym.seams import called, finite, shown
+from s3gym.seams import finite, plugin_boundary, shown
 from s3gym.text import storable
 
 MAX_TEXT = 100_000
@@ -31,6 +31,9 @@ MAX_REPLY = 4_000_000
 MAX_MEMORY = 20_000_000
 """Longest text of a recollection or of a memory's version, in characters."""
 NO_USAGE = Decision(action="").usage
+KNOWN = {status: status for status in STATUSES}
+ANSWER = "what it gave"
+"""What a plug-in is said to have been asked for when its answer itself raises."""
 
 
 def decide(label: str, answer: object) -> Decision:
@@ -38,27 +41,30 @@ def decide(label: str, answer: object) -> Decision:
 
     Raises:
         PluginError: It is neither a ``Decision`` nor a string nor a pair, or one of its values
-            is not finite or absurdly long.
+            is not finite or absurdly long, or raises when it is looked at.
     """
-    if isinstance(answer, Decision):
-        decision = answer
-    elif isinstance(answer, str):
-        decision = parse_reply(_text(label, "reply", answer, MAX_REPLY))
-    elif isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], str):
-        decision = Decision(action=answer[0], self_score=answer[1])
-    else:
-        raise PluginError(
-            f"{label} returned {shown(answer, 80)}: expected a Decision, a string or a pair "
-            f"(action, self_score)"
-        )
-    return _checked(label, decision)
+    with plugin_boundary(label, ANSWER):
+        if isinstance(answer, Decision):
+            decision = answer
+        elif isinstance(answer, str):
+            decision = parse_reply(_text(label, "reply", answer, MAX_REPLY))
+        elif isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], str):
+            decision = Decision(action=answer[0], self_score=answer[1])
+        else:
+            raise PluginError(
+                f"{label} returned {shown(answer, 80)}: expected a Decision, a string or a pair "
+                f"(action, self_score)"
+            )
+        return _checked(label, decision)
 
 
 def _checked(label: str, decision: Decision) -> Decision:
     action = _text(label, "action", decision.action, MAX_TEXT)
-    status = "end" if is_end(action) else decision.status
-    if status not in STATUSES:
-        raise PluginError(f"{label} returned the status {shown(status, 80)}: expected {STATUSES}")
+    status = KNOWN.get("end" if is_end(action) else decision.status)
+    if status is None:
+        raise PluginError(
+            f"{label} returned the status {shown(decision.status, 80)}: expected {STATUSES}"
+        )
     return Decision(
         action=action,
         self_score=_score(label, decision.self_score),
@@ -107,9 +113,10 @@ def _texts(label: str, what: str, values: object) -> tuple[str, ...]:
 def _text(label: str, what: str, text: object, limit: int) -> str:
     if not isinstance(text, str):
         raise PluginError(f"{label} returned {shown(text, 80)} as {what}: expected a string")
-    if len(text) > limit:
+    length = str.__len__(text)
+    if length > limit:
         raise PluginError(
-            f"{label} returned a {what} of {len(text)} characters: expected at most {limit}"
+            f"{label} returned a {what} of {length} characters: expected at most {limit}"
         )
     return storable(text)
 
@@ -120,12 +127,13 @@ def check_reader(label: str, reader: object) -> None:
     Raises:
         PluginError: It has no ``recall``, or does not say how often to ask.
     """
-    each = getattr(reader, "recall_each", None)
-    if each not in ("episode", "step") or not callable(getattr(reader, "recall", None)):
-        raise PluginError(
-            f"{label} gave {shown(reader, 80)}: expected recall() and recall_each, which is "
-            f"'episode' or 'step'"
-        )
+    with plugin_boundary(label, ANSWER):
+        each = getattr(reader, "recall_each", None)
+        if each not in ("episode", "step") or not callable(getattr(reader, "recall", None)):
+            raise PluginError(
+                f"{label} gave {shown(reader, 80)}: expected recall() and recall_each, which is "
+                f"'episode' or 'step'"
+            )
 
 
 def check_recollection(label: str, answer: object) -> Recollection:
@@ -134,21 +142,24 @@ def check_recollection(label: str, answer: object) -> Recollection:
     Raises:
         PluginError: It is something else, or one of its values is.
     """
-    if not isinstance(answer, Recollection):
-        raise PluginError(f"{label} recalled {shown(answer, 80)}: expected a Recollection")
-    steps = answer.steps
-    if not isinstance(steps, tuple) or not all(isinstance(step, Step) for step in steps):
-        raise PluginError(f"{label} recalled {shown(steps, 80)} as steps: expected Step values")
-    for what, count in (("tokens", answer.tokens), ("dropped", answer.dropped)):
-        if not is_count(count):
-            raise PluginError(f"{label} recalled {shown(count, 80)} as {what}: expected a count")
-    return Recollection(
-        text=_text(label, "recollection", answer.text, MAX_MEMORY),
-        tokens=answer.tokens,
-        sources=_texts(label, "sources", answer.sources),
-        dropped=answer.dropped,
-        steps=steps,
-    )
+    with plugin_boundary(label, ANSWER):
+        if not isinstance(answer, Recollection):
+            raise PluginError(f"{label} recalled {shown(answer, 80)}: expected a Recollection")
+        steps, tokens, dropped = answer.steps, answer.tokens, answer.dropped
+        if not isinstance(steps, tuple) or not all(isinstance(step, Step) for step in steps):
+            raise PluginError(f"{label} recalled {shown(steps, 80)} as steps: expected Step values")
+        for what, count in (("tokens", tokens), ("dropped", dropped)):
+            if not is_count(count):
+                raise PluginError(
+                    f"{label} recalled {shown(count, 80)} as {what}: expected a count"
+                )
+        return Recollection(
+            text=_text(label, "recollection", answer.text, MAX_MEMORY),
+            tokens=tokens,
+            sources=_texts(label, "sources", answer.sources),
+            dropped=dropped,
+            steps=steps,
+        )
 
 
 def check_snapshot(label: str, answer: object) -> MemorySnapshot:
@@ -157,14 +168,14 @@ def check_snapshot(label: str, answer: object) -> MemorySnapshot:
     Raises:
         PluginError: It is no ``MemorySnapshot``, or its state is not JSON-safe.
     """
-    if not isinstance(answer, MemorySnapshot) or not isinstance(answer.state, Mapping):
-        raise PluginError(f"{label} described {shown(answer, 80)}: expected a MemorySnapshot")
-    state = dict(answer.state)
-    return MemorySnapshot(
-        text=_text(label, "description", answer.text, MAX_MEMORY),
-        sources=_texts(label, "sources", answer.sources),
-        state=called(label, "describe", lambda: as_json(state)),
-    )
+    with plugin_boundary(label, "describe"):
+        if not isinstance(answer, MemorySnapshot) or not isinstance(answer.state, Mapping):
+            raise PluginError(f"{label} described {shown(answer, 80)}: expected a MemorySnapshot")
+        return MemorySnapshot(
+            text=_text(label, "description", answer.text, MAX_MEMORY),
+            sources=_texts(label, "sources", answer.sources),
+            state=as_json(dict(answer.state)),
+        )
 
 
 def as_json(values: Mapping[str, Any]) -> dict[str, Any]:

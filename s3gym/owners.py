@@ -6,7 +6,7 @@ from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import PluginError
 from s3gym.parts import AgentPart, owns_memory
-from s3gym.seams import close_part, guarded, plugin_boundary
+from s3gym.seams import called, close_part, guarded, plugin_boundary
 from s3gym.store.store import Store
 
 
@@ -29,14 +29,15 @@ async def own_agent(
     label = f"agent {part.name!r}"
     if part.forkable is not None:
         own: object = await guarded(label, "fork", part.forkable.fork, seconds)
-        if owns_memory(own):
+        if called(label, "fork", lambda: owns_memory(own)):
             return cast(Forkable, own)
         part.claim(study)
         return part.forkable
     if part.makes_forkable is not False:
         with plugin_boundary(label, "its construction"):
             own = part.make()
-        if owns_memory(own):
+            owns = owns_memory(own)
+        if owns:
             return cast(Forkable, own)
         await close_part(own)
     if must_learn and part.learn is None:
@@ -57,7 +58,7 @@ async def fresh_copy(fork: Agent | None, label: str, seconds: float) -> Agent | 
     An episode that is played again after a resume must not start from what its first attempt
     left in the agent.
     """
-    if fork is None or not owns_memory(fork):
+    if fork is None or not called(label, "fork", lambda: owns_memory(fork)):
         return fork
     copies = await forks_of(cast(Forkable, fork), label, seconds, 1)
     return copies[0]

@@ -27,7 +27,6 @@ from s3gym.seams import guarded, ruled
 from s3gym.seeds import EpisodeSeeds
 from s3gym.store.ledger import EpisodeRow, RecordedStep
 from s3gym.store.store import Store, now
-from s3gym.text import storable
 from s3gym.verdict import Verdict
 
 ENDED = "You ended the episode."
@@ -95,7 +94,8 @@ def referee(
             answer = ruled(name, "apply", lambda: setup.game.apply(state, decision.action))
         except InvalidActionError as error:
             legal, terminated = False, setup.on_invalid == "end"
-            feedback = storable(f"{notice}Invalid action: {error}")
+            why = check_game_text(name, "refusal", ruled(name, "refusal", error.__str__))
+            feedback = f"{notice}Invalid action: {why}"
         else:
             transition = check_transition(name, answer)
             after, terminated = transition.state, transition.terminated

@@ -23,7 +23,7 @@ MOST_COUNTED = 10**12
 
 def is_count(value: object) -> bool:
     """Return whether a value is a count that a store can add up with millions of others."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
+    return type(value) is int and 0 <= value <= MOST_COUNTED  # no truth value, no subclass
 
 
 class Phase(StrEnum):

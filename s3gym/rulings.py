@@ -50,7 +50,7 @@ def check_game_text(name: str, what: str, text: object) -> str:
     Raises:
         PluginError: It is no string, or absurdly long.
     """
-    if not isinstance(text, str) or len(text) > MAX_REPLY:
+    if not isinstance(text, str) or str.__len__(text) > MAX_REPLY:
         raise PluginError(
             f"game {name!r} returned something else than a text of at most {MAX_REPLY} characters "
             f"as {what}"

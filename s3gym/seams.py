@@ -192,17 +192,19 @@ def shown(value: object, limit: int = 300) -> str:
     """Return a foreign value's text in one line; raises nothing whatever the value does."""
     try:
         return shorten(str(value) if isinstance(value, BaseException) else value, limit)
-    except Exception:  # noqa: BLE001 - the value's own code failed
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - the value's own code failed
         return f"a {type(value).__name__} that cannot be shown"
 
 
 def finite(number: object) -> float | None:
     """Return a foreign number as a float; ``None`` when it is none or has no finite float."""
-    if not isinstance(number, Real):
-        return None
     try:
-        value = float(number)
-    except Exception:  # noqa: BLE001 - such as the integer 10**400
+        value = float(number) if isinstance(number, Real) else math.nan
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - such as the integer 10**400
         return None
     return value if math.isfinite(value) else None
 
@@ -212,11 +214,9 @@ async def close_part(part: object) -> None:
 
     What was played is recorded by then: a part that cannot be closed spoils nothing.
     """
-    close = getattr(part, "aclose", None)
-    if close is None:
-        return
     with anyio.move_on_after(CLOSE_SECONDS, shield=True), suppress(S3GymError):
         with plugin_boundary(type(part).__name__, "aclose"):
-            answer = close()
+            close = getattr(part, "aclose", None)
+            answer = None if close is None else close()
             if inspect.isawaitable(answer):
                 await answer

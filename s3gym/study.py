@@ -131,7 +131,9 @@ class StudyRun:
     async def _explore(self, memory: Memory, group: TaskGroup) -> None:
         """Explore episode by episode; start each checkpoint's evaluation beside it."""
         plan = self.plan
-        isolated = bool(getattr(memory, "isolated", True))
+        isolated = called(
+            self._memory_label, "isolated", lambda: bool(getattr(memory, "isolated", True))
+        )
         if not isolated and plan.memory.isolated:
             note_not_isolated(self.store, plan.id)
         beside = isolated and plan.agent.isolated and not plan.agent.serial
@@ -190,10 +192,8 @@ class StudyRun:
                 lambda: memory.consolidate(episode.rules, plan.schedule.memory_tokens),
                 seconds,
             )
-        describe = getattr(memory, "describe", None)
-        snapshot = None
-        if describe is not None:
-            snapshot = check_snapshot(label, called(label, "describe", describe))
+        given = called(label, "describe", lambda: _described(memory))
+        snapshot = None if given is None else check_snapshot(label, given[0])
         with self.store.transaction():
             broker.keep_failures()
             if snapshot is not None:
@@ -287,3 +287,9 @@ class StudyRun:
     @property
     def _memory_label(self) -> str:
         return f"memory {self.plan.memory.name!r}"
+
+
+def _described(memory: Memory) -> tuple[object] | None:
+    """Return what a memory says of itself, if it can."""
+    describe = getattr(memory, "describe", None)
+    return None if describe is None else (describe(),)

@@ -13,5 +13,9 @@ def shorten(value: object, limit: int = 80) -> str:
 
 
 def storable(text: str) -> str:
-    """Return text with a question mark for each lone surrogate, which no file can hold."""
+    """Return text with a question mark for each lone surrogate, which no file can hold.
+
+    Of a subclass, whose methods may be anything, the plain text is taken.
+    """
+    text = str.__str__(text)
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

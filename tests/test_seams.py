@@ -67,6 +67,56 @@ async def odd_status(turn: Turn) -> Any:
     return Decision(action="cheat", status="fine")  # type: ignore[arg-type] # as above
 
 
+class OddText(str):
+    """Text whose own methods tell lies, also to SQLite."""
+
+    def __conform__(self, protocol: object) -> object:
+        return object()
+
+    def __len__(self) -> int:
+        return 0
+
+    def isascii(self) -> bool:
+        return True
+
+
+class Touchy(int):
+    """A number that raises when it is compared."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("do not touch")
+
+    __ge__ = __le__ = __eq__
+    __hash__ = int.__hash__
+
+
+class TouchyText(str):
+    """Text that raises when it is compared."""
+
+    __eq__ = Touchy.__eq__
+    __hash__ = str.__hash__
+
+
+class Masked:
+    """Raises when it is asked what it is."""
+
+    @property  # type: ignore[misc] # it cannot be set
+    def __class__(self) -> Any:
+        raise RuntimeError("do not look")
+
+
+async def masked(turn: Turn) -> Any:
+    return Masked()
+
+
+async def touchy_status(turn: Turn) -> Any:
+    return Decision(action="cheat", status=TouchyText("ok"))  # type: ignore[arg-type] # as above
+
+
+async def touchy_usage(turn: Turn) -> Any:
+    return Decision(action="cheat", usage=Usage(calls=Touchy(1)))
+
+
 class FailsToStart:
     def __init__(self) -> None:
         raise RuntimeError("no licence")
@@ -159,6 +209,9 @@ class ExitsAtStart:
         (exits, "raised SystemExit in act (step 0)"),
         (drastic, "raised Drastic in act (step 0)"),
         (closes, "raised GeneratorExit in act (step 0)"),
+        (masked, "raised RuntimeError in what it gave: 'do not look'"),
+        (touchy_status, "raised RuntimeError in what it gave: 'do not touch'"),
+        (touchy_usage, "as usage: expected a Usage with counts from 0 on"),
         (exits_in_a_thread, "raised SystemExit in act (step 0)"),
         (hangs_in_a_thread, "did not answer act (step 0) within 0.05 s"),
         (ExitsAtStart, "raised SystemExit in its construction"),
@@ -353,6 +406,36 @@ async def test_a_memory_that_recalls_odd_values_fails_its_study(
     assert says in reason
 
 
+@pytest.mark.parametrize("name", ["isolated", "recall_each", "describe"])
+async def test_an_attribute_of_a_memory_that_raises_fails_its_study(
+    tmp_path: Path, name: str
+) -> None:
+    class Raising(NoMemory):
+        pass
+
+    setattr(Raising, name, property(lambda self: 1 // 0))
+    outcome = await run_plans(tmp_path / "a.db", [plan(memory=Raising), plan()])
+    assert list(outcome.failed) == ["trust/drawing/Raising/r0"]
+    assert "memory 'Raising' raised ZeroDivisionError" in next(iter(outcome.failed.values()))
+
+
+async def test_texts_that_tell_lies_are_kept_as_plain_text(tmp_path: Path) -> None:
+    async def agent(turn: Turn) -> Any:
+        return Decision(action="cheat", note=OddText("a \ud800"))
+
+    class Memory(NoMemory):
+        async def recall(self, cue: Cue) -> Recollection:
+            return Recollection(text=OddText("b"), sources=(OddText("c"),))
+
+    path = tmp_path / "a.db"
+    game = BadGame("observe", OddText("board"))
+    outcome = await run_plans(path, [plan(game, agent=agent, memory=Memory), plan()])
+    assert outcome.failed == {}
+    with Store.open(path) as store:
+        notes = store.connection.execute("SELECT DISTINCT note FROM steps").fetchall()
+    assert ("a ?",) in notes
+
+
 async def test_a_recollection_with_a_lone_surrogate_is_kept_without_it(tmp_path: Path) -> None:
     memory = lambda: BadMemory(answer=Recollection(text="\ud800 x", sources=("\ud800",)))  # noqa: E731
     outcome = await run_plans(tmp_path / "a.db", [plan(memory=memory)])
@@ -454,6 +537,13 @@ async def test_a_bad_game_fails_its_study_and_no_other(
     outcome = await run_plans(tmp_path / "a.db", [plan(game), plan("snake")])
     assert list(outcome.failed) == ["trust/drawing/history/r0"]
     assert "4711" not in repr(outcome) + caplog.text
+
+
+async def test_a_refusal_that_cannot_be_told_is_a_mistake_of_the_game(tmp_path: Path) -> None:
+    game = BadGame("apply", InvalidActionError(Unspeakable()))
+    outcome = await run_plans(tmp_path / "a.db", [plan(game), plan("snake")])
+    assert list(outcome.failed) == ["trust/drawing/history/r0"]
+    assert "raised RuntimeError in refusal" in next(iter(outcome.failed.values()))
 
 
 async def test_a_refusal_outside_apply_is_a_mistake_of_the_game(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ model could answer, and the memory would become another one than the study went 
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
+from s3gym.asked import Asked, check_reply, check_request
 from s3gym.calls import CallSite, Purpose
 from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.deadline import service_time
@@ -20,7 +20,6 @@ from s3gym.precedence import give_way
 from s3gym.records import Message, Phase
 from s3gym.store.hashes import request_hash
 from s3gym.store.store import Store, now
-from s3gym.text import storable
 
 CHARACTERS_PER_TOKEN = 3
 """For the estimate that a rate of tokens per minute starts from; the usage corrects it."""
@@ -84,11 +83,14 @@ class StudyBroker:
         seed: int | None,
     ) -> Reply:
         """Answer from the record, or call the model and record it."""
-        messages = [_storable(message) for message in messages]
+        given = check_request(
+            chat, messages, purpose=purpose, layout=layout, max_tokens=max_tokens, seed=seed
+        )
+        purpose, messages = given.purpose, given.messages
         site = CallSite(study=self._study, place=self._place, step=self.step)
         attempt = self._asked[self.step, purpose]
         self._asked[self.step, purpose] += 1
-        asked = request_hash(chat.name, messages, max_tokens, seed)
+        asked = request_hash(given.chat, messages, max_tokens, seed)
         known = self._store.ledger.call(site, purpose, attempt) if self._resumed else None
         if known is not None:
             recorded, reply = known
@@ -107,8 +109,8 @@ class StudyBroker:
                 site,
                 purpose,
                 attempt,
-                chat=chat.name,
-                layout=layout,
+                chat=given.chat,
+                layout=given.layout,
                 request_hash=asked,
                 messages=messages,
                 seed=seed,
@@ -120,7 +122,7 @@ class StudyBroker:
         started = now()
         with service_time():
             try:
-                reply = await self._sent(chat, messages, max_tokens, seed)
+                reply = check_reply(given.chat, await self._sent(chat, given))
             except ModelError as error:
                 failure = error
                 self._failed.append(lambda: keep(failure))
@@ -139,34 +141,18 @@ class StudyBroker:
             keep()
         self._failed.clear()
 
-    async def _sent(
-        self, chat: ChatModel, messages: Sequence[Message], max_tokens: int, seed: int | None
-    ) -> Reply:
-        """Send a request; text that cannot be stored is replaced, a timeout is a failed call."""
+    async def _sent(self, chat: ChatModel, given: Asked) -> Reply:
+        """Send a request; a timeout is a failed call."""
 
         async def attempt() -> Reply:
             self._store.commit()  # what others wrote while this one waited, too
-            return await chat.complete(messages, max_tokens=max_tokens, seed=seed)
+            return await chat.complete(given.messages, max_tokens=given.max_tokens, seed=given.seed)
 
         try:
-            reply = await self._limits.call(
+            return await self._limits.call(
                 chat,
                 attempt,
-                tokens=sum(len(item.content) for item in messages) // CHARACTERS_PER_TOKEN,
+                tokens=sum(len(item.content) for item in given.messages) // CHARACTERS_PER_TOKEN,
             )
         except TimeoutError as error:
-            raise ModelError(f"{chat.name} timed out", retryable=True) from error
-        usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
-        # A reply that was cut inside a character may end in half of one.
-        return Reply(
-            text=storable(reply.text),
-            finish=reply.finish,
-            usage=usage,
-            model=storable(reply.model),
-            request_id=storable(reply.request_id),
-        )
-
-
-def _storable(message: Message) -> Message:
-    content = storable(message.content)
-    return message if content is message.content else replace(message, content=content)
+            raise ModelError(f"{given.chat} timed out", retryable=True) from error

@@ -80,31 +80,54 @@ async def test_the_end_of_a_run_keeps_what_waits_also_after_an_error(store: Stor
     assert kept(store.path) == ["a"]
 
 
-def fail(store: Store) -> None:
+def fail(store: Store, error: BaseException) -> None:
     with store.soon():
         store.verdicts.set_secret("b", "x")
-        raise ValueError("of one study")
+        raise error
 
 
 async def test_a_write_that_fails_undoes_itself_and_harms_no_later_one(store: Store) -> None:
     async with store.keeping():
         with pytest.raises(ValueError, match="of one study"):
-            fail(store)
+            fail(store, ValueError("of one study"))
         write_soon(store, "c")
     assert kept(store.path) == ["c"]
 
 
-async def test_one_that_fails_while_others_wait_lets_nobody_go_on_from_lost_rows(
-    store: Store,
+@pytest.mark.parametrize("error", [ValueError("of one study"), KeyboardInterrupt()])
+async def test_one_that_fails_while_others_wait_undoes_nothing_of_them(
+    store: Store, error: BaseException
 ) -> None:
+    async with store.keeping():
+        write_soon(store, "a")
+        with pytest.raises(type(error)):
+            fail(store, error)
+        write_soon(store, "c")
+    assert kept(store.path) == ["a", "c"]
+
+
+async def test_a_row_that_cannot_be_kept_undoes_nothing_of_others(store: Store) -> None:
+    async with store.keeping():
+        write_soon(store, "a")
+        with pytest.raises(StoreError, match="UNIQUE"):
+            write_soon(store, "a")
+        with pytest.raises(StoreError, match="not supported"):
+            write_soon(store, ["b"])  # type: ignore[arg-type] # what a careless caller does
+        write_soon(store, "c")
+    assert kept(store.path) == ["a", "c"]
+
+
+async def test_where_the_disk_fails_a_write_nobody_goes_on_from_lost_rows(store: Store) -> None:
     async def run() -> None:
         async with store.keeping():
             write_soon(store, "a")
-            with pytest.raises(ValueError, match="of one study"):
-                fail(store)
+            (pages,) = store.connection.execute("PRAGMA page_count").fetchone()
+            store.connection.execute(f"PRAGMA max_page_count = {pages}")
+            with pytest.raises(StoreError, match="full"):
+                write_soon(store, "b" * 1_000_000)
             write_soon(store, "c")
 
-    with pytest.raises(StoreError, match=r"of one study.*s3gym resume"):
+    with pytest.raises(StoreError, match=r"full.*s3gym resume"):
         await run()
     assert kept(store.path) == []
 

@@ -25,6 +25,9 @@ from s3gym.store.verdicts import VerdictLog
 LATEST_SECONDS = 0.02
 """How long a write may wait for others; a process killed meanwhile plays those steps again."""
 CHECKPOINT_SECONDS = 2.0
+OF_VALUES = (
+    sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
+)  # fmt: skip
 TIMES_TOGETHER = 64
 """Clock values are written together: losing a few with a killed process loses no result."""
 
@@ -165,6 +168,7 @@ class Store:
         self._must_be_sound()
         self._joined = self.connection.in_transaction
         if self._joined:
+            self.connection.execute("SAVEPOINT write")
             return
         try:
             self.connection.execute("BEGIN IMMEDIATE")
@@ -178,20 +182,31 @@ class Store:
         """End a write that went well."""
         if at_once or not self._may_wait:
             self.commit()
-        elif not self._waits.is_set():
+            return
+        if self._joined:
+            self.connection.execute("RELEASE write")
+        if not self._waits.is_set():
             self._kept = anyio.Event()
             self._waits.set()
 
     def undo(self, error: BaseException) -> None:
-        """Undo a write that failed, and what waited with it; then the store takes nothing more.
+        """Undo a write that failed, be it that a Ctrl-C came into it, and no other.
+
+        Where the file is at fault, what waited is lost, too, and the store takes nothing more.
 
         Raises:
-            StoreError: The file is at fault.
+            StoreError: SQLite refused the write.
         """
         fault = self._fault(error)
-        if self._joined:
+        if not self._joined:
+            self._roll_back()
+        elif self.connection.in_transaction and not _is_disks(error):
+            self.ledger.forget()
+            self.connection.execute("ROLLBACK TO write")
+            self.connection.execute("RELEASE write")
+        else:
             self._broken = fault
-        self._roll_back()
+            self._roll_back()
         if isinstance(error, sqlite3.Error):
             raise fault from error
 
@@ -225,14 +240,16 @@ class Store:
 
     def close(self) -> None:
         """Close the file and let other writers in; a closed store is one file without a log."""
-        with suppress(StoreError), self.transaction():  # a full disk keeps what it holds
-            self._keep_times()
-        with suppress(sqlite3.OperationalError):  # a reader has it open: the log stays
-            self.connection.execute("PRAGMA busy_timeout = 0")
-            self.connection.execute("PRAGMA journal_mode = DELETE")
-        self.connection.close()
-        if self._lock is not None:
-            self._lock.release()
+        try:
+            with suppress(StoreError), self.transaction():  # a full disk keeps what it holds
+                self._keep_times()
+            with suppress(sqlite3.OperationalError):  # a reader has it open: the log stays
+                self.connection.execute("PRAGMA busy_timeout = 0")
+                self.connection.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            self.connection.close()
+            if self._lock is not None:
+                self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -267,6 +284,11 @@ class _Write:
             self._store.end(at_once=self._at_once)
         else:
             self._store.undo(error)
+
+
+def _is_disks(error: BaseException) -> bool:
+    """Return whether an error says that the file is at fault, and not what was to be written."""
+    return isinstance(error, sqlite3.Error) and not isinstance(error, OF_VALUES)
 
 
 def now() -> datetime:

@@ -13,6 +13,7 @@ from studies import drawing, plan, run_plans
 from s3gym.agents.model import ModelAgent
 from s3gym.audit import audit_store
 from s3gym.audit.findings import Audit
+from s3gym.audit.rows import check_completeness
 from s3gym.catalog import find_game
 from s3gym.memory.none import NoMemory
 from s3gym.records import Turn
@@ -194,6 +195,20 @@ async def test_calls_are_guarded(tmp_path: Path, statement: str, says: str) -> N
     found = [finding for finding in audited(path).findings if finding.message == says]
     assert found
     assert found[0].where.startswith(("calls trust/scripted/history/r0/", "seals trust/scripted/"))
+
+
+def test_a_store_that_is_written_to_meanwhile_is_seen_as_it_was(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(store) as opened:
+
+        def look_and_go_on(db: sqlite3.Connection, audit: Audit) -> None:
+            check_completeness(db, audit)
+            with opened.transaction():
+                opened.connection.execute("UPDATE episodes SET status = 'playing'")
+
+        monkeypatch.setattr("s3gym.audit.run.check_completeness", look_and_go_on)
+        assert faults(store) == set()
 
 
 def test_a_recollection_of_evaluation_is_found(store: Path) -> None:

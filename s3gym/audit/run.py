@@ -62,6 +62,7 @@ def audit_store(
     db.text_factory = _text
     try:
         with file.disk_errors(where):
+            _hold_still(db)
             for name, check in _checks(find_game, prompts or {}, teachings or {}):
                 try:
                     check(db, audit)
@@ -73,6 +74,16 @@ def audit_store(
     if expect is not None and audit.root != expect:
         audit.fail("chain", "root", f"expected {expect}, the store has {audit.root}")
     return audit
+
+
+def _hold_still(db: sqlite3.Connection) -> None:
+    """Let all checks see one state of a store that is being written to.
+
+    Not where a writer would have to wait for it, as in a shard that several machines write to.
+    """
+    (journal,) = db.execute("PRAGMA journal_mode").fetchone()
+    if journal == "wal":
+        db.execute("BEGIN")
 
 
 def _text(raw: bytes) -> str:

@@ -125,7 +125,15 @@ class plugin_boundary:  # a class, though used as a function: one is made for ea
 
 def _blamed(label: str, what: str, error: BaseException) -> BaseException | None:
     """Return what to raise for a plug-in's error; ``None`` where it is to go on as it is."""
-    if not isinstance(error, Exception) and _passes(error):
+    if isinstance(error, BaseExceptionGroup) and not isinstance(error, Exception):
+        wanted, rest = error.split(_passes)
+        if rest is None:
+            return None
+        stop = wanted and wanted.subgroup(KeyboardInterrupt)
+        if stop:
+            return stop
+        error = rest
+    elif not isinstance(error, Exception) and (_is_closed(error) or _passes(error)):
         return None
     ours, others = _split(error)
     if ours is not None and others is None:
@@ -137,15 +145,15 @@ def _blamed(label: str, what: str, error: BaseException) -> BaseException | None
 
 def _passes(error: BaseException) -> bool:
     """Return whether an exception is the runner's or the user's will, not a plug-in's mistake."""
-    if isinstance(error, GeneratorExit):  # a coroutine that is closed raises where it waits
-        return error.__traceback__ is None or error.__traceback__.tb_next is None
-    cancelled = anyio.get_cancelled_exc_class()
-    wanted: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
-    if anyio.current_effective_deadline() == -math.inf or _ended_by_asyncio():
-        wanted = (*wanted, cancelled)
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(wanted) is not None
-    return isinstance(error, wanted)
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return anyio.current_effective_deadline() == -math.inf or _ended_by_asyncio()
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _is_closed(error: BaseException) -> bool:
+    """Return whether a coroutine that waits is closed: then it is raised in the waiting frame."""
+    where = error.__traceback__
+    return isinstance(error, GeneratorExit) and where is not None and where.tb_next is None
 
 
 def _ended_by_asyncio() -> bool:

@@ -343,6 +343,22 @@ async def test_an_agent_that_cancels_its_task_fails_its_study_and_no_other(
         assert store.ledger.status("trust/drawing/history/r0") == "done"
 
 
+async def test_a_mistake_beside_a_cancellation_is_its_plug_ins() -> None:
+    async def stumbles() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ValueError("x")
+
+    async def act() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(stumbles)
+            await anyio.sleep_forever()
+
+    with anyio.move_on_after(0.01), pytest.raises(PluginError, match="agent 'mine' raised"):
+        await guarded("agent 'mine'", "act", act, 60)
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # closed by hand, in the midst of a loop
 async def test_a_coroutine_that_is_closed_is_no_mistake_of_its_plug_in(
     caplog: pytest.LogCaptureFixture,

@@ -52,18 +52,24 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
         ServiceError: The outside world failed it.
     """
     entered = time.monotonic()  # noqa: F841 - read by the watchdog
-    with deadline(seconds) as scope:
-        try:
-            with plugin_boundary(label, what):
-                answer = await call()
-        finally:
-            blocked = has_blocked(label)  # asked even after an error, so that no trace is left
-        if blocked:
-            raise PluginError(
-                f"{label} blocked the event loop in {what}; await instead, or make it a plain "
-                f"function, which runs in a thread"
-            )
-        return answer
+    try:
+        with deadline(seconds) as scope:
+            try:
+                with plugin_boundary(label, what):
+                    answer = await call()
+            finally:
+                blocked = has_blocked(label)  # asked even after an error, so that no trace is left
+            if blocked:
+                raise PluginError(
+                    f"{label} blocked the event loop in {what}; await instead, or make it a plain "
+                    f"function, which runs in a thread"
+                )
+            return answer
+    except RuntimeError as error:  # the deadline's own scope is not the innermost any more
+        raise PluginError(
+            f"{label} left a cancel scope open in {what}: close a generator that is not read to "
+            f"its end"
+        ) from error
     if scope.cancelled_caught:
         raise PluginError(f"{label} did not answer {what} within {seconds:g} s")
     raise ProtocolBreachError(f"{label}: left {what} without an answer")

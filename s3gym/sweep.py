@@ -157,6 +157,7 @@ async def side_by_side(
     Raises:
         StoreError: The disk failed.
         BudgetExhaustedError: A budget of the run is used up.
+        PluginError: A plug-in left the event loop in a state in which no study can go on.
     """
     slots = anyio.CapacityLimiter(at_most)
     serial = anyio.CapacityLimiter(1)
@@ -182,6 +183,23 @@ async def side_by_side(
                     group.start_soon(one, plan)
     except* S3GymError as errors:
         stopped.append(first_of(errors))
+    except* RuntimeError as errors:  # scopes in disorder end all tasks, and nobody can go on
+        culprit = _culprit(errors)
+        if culprit is None:
+            raise
+        if len(plans) == 1:
+            failed[plans[0].id] = str(culprit)
+        else:
+            stopped.append(culprit)
     if stopped:
         raise stopped[0]
     return dict(sorted(failed.items())), dict(sorted(refused.items()))
+
+
+def _culprit(error: BaseException | None) -> PluginError | None:
+    """Return the plug-in's mistake that an error came of, if it did."""
+    if error is None or isinstance(error, PluginError):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    origins = (_culprit(origin) for origin in (*inner, error.__cause__, error.__context__))
+    return next((origin for origin in origins if origin is not None), None)

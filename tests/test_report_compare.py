@@ -1,6 +1,7 @@
 """Comparing two sides, and putting the paper's figures beside one's own."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,30 @@ def test_other_options_and_schedules_are_noted(store: Path, tmp_path: Path) -> N
     )
     notes = compare(load_store(store), load_store(other)).notes
     assert notes == ["the schedules differ", "the options of a game differ"]
+
+
+def test_a_paired_row_shows_the_means_of_the_repeats_that_it_compares(
+    store: Path, tmp_path: Path
+) -> None:
+    more = make_store(tmp_path / "more.db", repeats=5)
+    rows = compare(select(load_store(store), "trust"), load_store(more)).rows
+    assert [row.repeats for row in rows] == [3, 3]
+    for row in rows:
+        assert (row.mean_b or 0) - (row.mean_a or 0) == pytest.approx(row.difference)
+
+
+def test_a_side_outside_the_protocol_is_marked_first_and_in_red(store: Path) -> None:
+    plain = load_store(store)
+    oracle = replace(
+        plain, studies=tuple(replace(study, oracle="judge") for study in plain.studies)
+    )
+    found = compare(plain, oracle, name_a="plain.db", name_b="judge.db")
+    warned = "OUTSIDE THE PROTOCOL: in judge.db memory saw the verifier's rewards"
+    assert found.notes == [warned]
+    out = io.StringIO()
+    print_comparison(found, Console(file=out, width=200, force_terminal=True))
+    assert f"\x1b[31m! {warned}" in out.getvalue()
+    assert compare(plain, plain).notes == []
 
 
 def test_sides_without_a_game_in_common_are_refused(store: Path) -> None:

@@ -117,10 +117,7 @@ def _built(
         },
         roots={label: store.root for label, store in _labelled(stores)},
         oracles=oracles,
-        warnings=[
-            f"OUTSIDE THE PROTOCOL: in [{label}] {OUTSIDE.get(kind, f'the oracle {kind} helped')}"
-            for label, kind in oracles.items()
-        ]
+        warnings=[oracle_warning(f"[{label}]", kind) for label, kind in oracles.items()]
         + variant_warnings(studies)
         + warnings(study_rows, compared)
         + isolation_warnings(studies),
@@ -309,6 +306,11 @@ def warnings(rows: Sequence[StudyRow], compared: Sequence[ComparisonRow]) -> lis
             f"p values are adjusted for that"
         )
     return found
+
+
+def oracle_warning(where: str, kind: str) -> str:
+    """Return a sentence that says what helped the studies of a store."""
+    return f"OUTSIDE THE PROTOCOL: in {where} {OUTSIDE.get(kind, f'the oracle {kind} helped')}"
 
 
 def variant_warnings(studies: Iterable[StudyRecord]) -> list[str]:

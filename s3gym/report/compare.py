@@ -12,6 +12,7 @@ from s3gym import metrics
 from s3gym.errors import ConfigError
 from s3gym.report import words
 from s3gym.report.arms import Arm, by_arm
+from s3gym.report.build import oracle_warning, variant_warnings
 from s3gym.report.load import load_store, select
 from s3gym.report.records import StoreRecord, StudyRecord
 from s3gym.report.safe import one_line
@@ -28,7 +29,7 @@ class PairRow:
         paired: True when the repeats share their evaluation seeds; then each repeat gives one
             difference, otherwise the sides are independent samples (Welch's interval).
         repeats: Repeats used: common ones if paired, else the smaller number.
-        mean_a: Mean score over the checkpoints after 0.
+        mean_a: Mean score over the checkpoints after 0, over the common repeats if paired.
         mean_b: The same on side B.
         verdict: What follows, in words.
     """
@@ -104,7 +105,11 @@ def compare(a: StoreRecord, b: StoreRecord, *, name_a: str = "A", name_b: str = 
         rows=_adjusted(rows),
         only_a=_alone(left, {x for x, _ in pairs}),
         only_b=_alone(right, {y for _, y in pairs}),
-        notes=_notes([(left[x], right[y]) for x, y in pairs]),
+        notes=[
+            *_outside(name_a, [study for x, _ in pairs for study in left[x]]),
+            *_outside(name_b, [study for _, y in pairs for study in right[y]]),
+            *_notes([(left[x], right[y]) for x, y in pairs]),
+        ],
     )
 
 
@@ -148,6 +153,7 @@ def _row(
             {r: there[r].points for r in common}, {r: here[r].points for r in common}
         )
         found = metrics.estimate(list(differences.values()))
+        levels = [_levels([side[r] for r in differences or common]) for side in (here, there)]
     else:
         found = metrics.unpaired(levels[1], levels[0])
     a, b = _label(x, y), _label(y, x)
@@ -188,6 +194,13 @@ def _adjusted(rows: Sequence[PairRow]) -> list[PairRow]:
     return [row if row.p is None else replace(row, q=next(adjusted)) for row in rows]
 
 
+def _outside(name: str, studies: Sequence[StudyRecord]) -> list[str]:
+    """Return what puts the studies of one side outside the protocol."""
+    kinds = sorted({study.oracle for study in studies if study.oracle})
+    found = [oracle_warning(name, kind) for kind in kinds]
+    return found + [f"{warning} ({name})" for warning in variant_warnings(studies)]
+
+
 def _notes(pairs: Sequence[tuple[Sequence[StudyRecord], Sequence[StudyRecord]]]) -> list[str]:
     """Return what makes two sides less comparable than they look."""
     notes = []
@@ -211,7 +224,8 @@ def print_comparison(found: Comparison, console: Console) -> None:
         sentence = f"{arm}: {row.verdict}"
         console.print(Text(one_line(sentence, 2000), style=f"bold {TONES[row.direction]}"))
     for note in found.notes:
-        console.print(Text(f"! {note}", style="yellow"))
+        tone = "red" if note.startswith("OUTSIDE") else "yellow"
+        console.print(Text(one_line(f"! {note}", 2000), style=tone))
     table = Table(box=None, pad_edge=False)
     for column in ("game", "arms"):
         table.add_column(column, overflow="fold")

@@ -16,6 +16,7 @@ from s3gym.metrics import (
     gain,
     later,
     naba,
+    pathway_wins,
     pooled_start,
     signed_area,
     slope,
@@ -123,6 +124,14 @@ def test_naba_takes_the_first_positive_score_when_the_first_is_not(
 def test_naba_is_none_when_no_score_is_positive() -> None:
     assert naba([(0, 0.0), (3, 0.0)]) is None
     assert naba([(0, -3.0), (3, -1.0)]) is None
+
+
+def test_the_higher_naba_wins_and_a_pair_without_one_is_counted() -> None:
+    found = pathway_wins([1.5, -0.5, 0.0, None, 2.0])
+    assert (found.n_pairs, found.n_undefined) == (4, 1)
+    assert (found.summary_wins, found.history_wins, found.ties) == (2, 1, 1)
+    assert found.mean_delta_naba == 0.75
+    assert pathway_wins([None]).mean_delta_naba is None
 
 
 def test_delta_naba_is_summary_minus_history() -> None:

@@ -112,6 +112,16 @@ def test_usage_comes_from_the_calls_and_else_from_the_steps(record: StoreRecord)
     assert [entry.purpose for entry in study_of(record).usage] == ["act"]
 
 
+def test_tokens_and_dollars_are_given_per_point_gained(record: StoreRecord) -> None:
+    report = build_report([record], FACTS, price=lambda usage: 0.5)
+    (gain,) = [row.mean or 0 for row in report.comparisons]
+    (cost,) = [row for row in report.costs if row.memory == "history"]
+    assert cost.usd is not None
+    assert cost.usd_per_point == cost.usd / gain
+    assert cost.tokens_per_point == (cost.input_tokens + cost.output_tokens) / gain
+    assert all(row.usd_per_point is None for row in report.costs if row.memory == "none")
+
+
 def test_a_budget_that_cut_recollections_is_reported(record: StoreRecord) -> None:
     study = study_of(record)
     assert study.recalls.first_cut == 5

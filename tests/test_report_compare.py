@@ -12,16 +12,20 @@ from s3gym.errors import ConfigError, StoreError
 from s3gym.metrics import repeats_needed, spearman
 from s3gym.report import (
     GameFacts,
+    Report,
     build_report,
     compare,
     load_side,
     load_store,
+    paper_beside,
     paper_rows,
     paper_tables,
     power_rows,
     print_comparison,
+    print_paper,
     print_power,
     select,
+    to_html,
 )
 
 
@@ -123,6 +127,49 @@ def test_the_papers_rows_stand_below_ones_own(store: Path) -> None:
     assert [(r.game, r.published) for r in rows[:2]] == [("snake", False), ("snake", True)]
     gpt = next(r for r in rows if r.who == "GPT-5.5" and r.game == "trust")
     assert (gpt.pathway, gpt.avg, gpt.auc_plus) == ("history", 7.848, 164.411)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    path = tmp_path_factory.mktemp("both") / "run.db"
+    memories = ("none", "history", "summary")
+    make_store(path, memories=memories, invalid=[("trust/strategist/summary/r2", 0)])
+    return build_report([load_store(path)])
+
+
+def test_summary_and_history_are_set_against_each_other_repeat_by_repeat(both: Report) -> None:
+    nabas = {(row.memory, row.repeat): row.metrics["naba"] for row in both.studies}
+    deltas = [(nabas["summary", r] or 0) - (nabas["history", r] or 0) for r in (0, 1)]
+    (row,) = both.pathways
+    assert (row.game, row.agent) == ("trust", "strategist")
+    assert (row.wins.n_pairs, row.wins.n_undefined) == (2, 1)
+    assert row.wins.summary_wins == sum(delta > 0 for delta in deltas)
+    assert row.wins.mean_delta_naba == pytest.approx(sum(deltas) / 2)
+
+
+def test_the_papers_tables_of_judging_coupling_and_pathways_stand_beside_ones_own(
+    both: Report,
+) -> None:
+    judging, coupling, pathways = paper_beside(both)
+    assert [(line.game, line.published) for line in judging.lines] == [
+        ("trust", False),
+        ("trust", True),
+    ]
+    assert judging.lines[1].cells[1:2] == ("0.392",)
+    assert [line.game for line in coupling.lines] == ["all", "all", "trust", "trust"]
+    assert pathways.lines[1].cells == ("7", "4", "3", "0", "+8.43")
+    out = io.StringIO()
+    print_paper(paper_rows(both), Console(file=out, width=80), paper_beside(both))
+    page = to_html(both, paper=paper_rows(both), beside=paper_beside(both))
+    for table in (judging, coupling, pathways):
+        assert table.title in out.getvalue()
+        assert f"<caption>{table.title.replace(chr(39), '&#39;')}</caption>" in page
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
+def test_games_that_the_paper_does_not_have_stand_beside_nothing(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "own.db", games=("chess_duel",), repeats=1)
+    assert paper_beside(build_report([load_store(path)])) == []
 
 
 def test_the_repeats_needed_follow_from_the_spread_that_was_seen(store: Path) -> None:

@@ -25,7 +25,7 @@ from s3gym.report.episodes import open_episodes
 from s3gym.report.files import dumps, to_json, write_csv, write_svg, write_text
 from s3gym.report.load import game_facts, select
 from s3gym.report.page import to_html
-from s3gym.report.paper import PaperRow, paper_rows
+from s3gym.report.paper import PaperRow, PaperTable, paper_beside, paper_rows
 from s3gym.report.records import GameFacts, ModelUsage, StoreRecord
 from s3gym.report.schema import Report
 from s3gym.report.site import write_site
@@ -69,10 +69,11 @@ def report_command(
     paths = tuple(chain.from_iterable(map(shards, stores)))
     report = build_report(records, facts(records, game), price=pricing(paths))
     rows = paper_rows(report) if paper else []
+    beside = paper_beside(report) if paper else []
     if not quiet:
         print_table(report, console())
         if paper:
-            print_paper(rows, console())
+            print_paper(rows, console(), beside)
     if json_file is not None:
         write_text(json_file, to_json(report))
     if csv_folder is not None:
@@ -80,7 +81,7 @@ def report_command(
     if svg_folder is not None:
         write_svg(report, svg_folder)
     if html_file is not None:
-        _write_page(report, records, stores, rows, html_file)
+        _write_page(report, records, stores, rows, beside, html_file)
         if not quiet:
             say(f"wrote {html_file}")
 
@@ -174,16 +175,26 @@ def _write_page(
     records: list[StoreRecord],
     stores: tuple[Path, ...],
     rows: list[PaperRow],
+    beside: list[PaperTable],
     target: str,
 ) -> None:
     drawn, said = drawings(records), audited(stores, records)
     with open_episodes(records) as episode:
         if Path(target).is_dir() or target.endswith("/"):
             write_site(
-                report, records, target, episode=episode, pictures=drawn, paper=rows, audit=said
+                report,
+                records,
+                target,
+                episode=episode,
+                pictures=drawn,
+                paper=rows,
+                beside=beside,
+                audit=said,
             )
         else:
-            page = to_html(report, episode=episode, pictures=drawn, paper=rows, audit=said)
+            page = to_html(
+                report, episode=episode, pictures=drawn, paper=rows, beside=beside, audit=said
+            )
             write_text(Path(target), page)
 
 

@@ -15,6 +15,7 @@ from s3gym.metrics.coupling import (
     tertile_gap,
 )
 from s3gym.metrics.curve import (
+    PathwayWins,
     Points,
     auc_plus,
     avg,
@@ -26,6 +27,7 @@ from s3gym.metrics.curve import (
     later_best,
     mean,
     naba,
+    pathway_wins,
     pooled_start,
     signed_area,
     slope,
@@ -85,6 +87,7 @@ __all__ = [
     "Judged",
     "Judging",
     "NullBand",
+    "PathwayWins",
     "Points",
     "Scale",
     "agreement",
@@ -114,6 +117,7 @@ __all__ = [
     "over_confidence",
     "paired_difference",
     "paired_differences",
+    "pathway_wins",
     "pearson",
     "pooled_start",
     "reliability",

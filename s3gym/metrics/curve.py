@@ -8,11 +8,33 @@ games, agents or stores.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum, isfinite
 
 Points = Sequence[tuple[float, float | None]]
 """A learning curve: ``(checkpoint, score or None)`` in rising order of checkpoints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathwayWins:
+    """How often one pathway has the higher NABA.
+
+    Attributes:
+        n_pairs: Pairs whose delta NABA is defined.
+        n_undefined: Pairs where it is not; the paper does not say what it does with these.
+        summary_wins: Those where it is above 0.
+        history_wins: Those where it is below 0.
+        ties: Those where it is 0.
+        mean_delta_naba: Its mean, in episodes; ``None`` without a pair.
+    """
+
+    n_pairs: int
+    n_undefined: int
+    summary_wins: int
+    history_wins: int
+    ties: int
+    mean_delta_naba: float | None
 
 
 def valid_points(points: Points) -> list[tuple[float, float]]:
@@ -200,3 +222,23 @@ def delta_naba(summary: Points, history: Points) -> float | None:
     """
     left, right = naba(summary), naba(history)
     return None if left is None or right is None else left - right
+
+
+def pathway_wins(deltas: Iterable[float | None]) -> PathwayWins:
+    """Count which pathway has the higher NABA over pairs of a summary and a history arm.
+
+    Args:
+        deltas: ``delta_naba`` of every pair; those that are ``None`` win nothing and are counted.
+
+    Source: S3Gym paper, table 7. Rests on NABA, so descriptive only.
+    """
+    every = list(deltas)
+    kept = [delta for delta in every if delta is not None]
+    return PathwayWins(
+        n_pairs=len(kept),
+        n_undefined=len(every) - len(kept),
+        summary_wins=sum(delta > 0 for delta in kept),
+        history_wins=sum(delta < 0 for delta in kept),
+        ties=sum(delta == 0 for delta in kept),
+        mean_delta_naba=mean(kept),
+    )

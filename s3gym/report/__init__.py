@@ -15,7 +15,15 @@ from s3gym.report.load import (
     select,
 )
 from s3gym.report.page import study_page, to_html
-from s3gym.report.paper import CAVEATS, PaperRow, paper_rows, paper_tables
+from s3gym.report.paper import (
+    CAVEATS,
+    PaperLine,
+    PaperRow,
+    PaperTable,
+    paper_beside,
+    paper_rows,
+    paper_tables,
+)
 from s3gym.report.power import PowerRow, power_rows, print_power
 from s3gym.report.records import GameFacts, ModelUsage, ShownEpisode, StoreRecord, StudyRecord
 from s3gym.report.safe import visible
@@ -29,7 +37,9 @@ __all__ = [
     "GameFacts",
     "ModelUsage",
     "PairRow",
+    "PaperLine",
     "PaperRow",
+    "PaperTable",
     "PowerRow",
     "Report",
     "ShownEpisode",
@@ -44,6 +54,7 @@ __all__ = [
     "load_store",
     "load_stores",
     "open_episodes",
+    "paper_beside",
     "paper_rows",
     "paper_tables",
     "power_rows",

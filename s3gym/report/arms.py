@@ -8,7 +8,7 @@ from typing import NamedTuple
 from s3gym import metrics
 from s3gym.metrics import Points
 from s3gym.report.records import GameFacts, StudyRecord
-from s3gym.report.schema import ArmRow, ComparisonRow, NullRow, Spread, StudyRow
+from s3gym.report.schema import ArmRow, ComparisonRow, NullRow, PathwayRow, Spread, StudyRow
 
 CONTROL = "none"
 UNPARSED = ("no_action", "no_score", "truncated", "refused")
@@ -231,3 +231,24 @@ def null_rows(arms: Arms, rows: Mapping[Arm, Sequence[StudyRow]]) -> list[NullRo
         for arm, studies in arms.items()
         if arm.memory == CONTROL
     ]
+
+
+def pathway_rows(arms: Arms) -> list[PathwayRow]:
+    """Return summary against history for every game, agent and store that has both arms."""
+    found = []
+    for arm, studies in arms.items():
+        history = arms.get(arm._replace(memory="history"))
+        if arm.memory != "summary" or history is None:
+            continue
+        curves = {study.repeat: study.points for study in history}
+        deltas = [
+            metrics.delta_naba(study.points, curves[study.repeat])
+            for study in studies
+            if study.repeat in curves
+        ]
+        found.append(
+            PathwayRow(
+                game=arm.game, agent=arm.agent, store=arm.store, wins=metrics.pathway_wins(deltas)
+            )
+        )
+    return found

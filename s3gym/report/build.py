@@ -101,6 +101,7 @@ def _built(
         judging=judging,
         coupling=coupling_rows(studies),
         run_level=run_level(study_rows),
+        pathways=by.pathway_rows(arms),
         stages=stage_rows(arms, compared, known),
         training=training_rows(arms),
         transfer=transfer,
@@ -219,7 +220,7 @@ def cost_rows(arms: Arms, compared: Sequence[ComparisonRow], price: Price | None
             spent = entry.usage.input_tokens + entry.usage.output_tokens
             purposes[entry.purpose] = purposes.get(entry.purpose, 0) + spent
         costs = [price(entry) for entry in used] if price else [None]
-        gained = gains.get(arm)
+        usd, gained = _sum(costs), gains.get(arm) or 0.0
         rows.append(
             CostRow(
                 game=arm.game,
@@ -233,8 +234,9 @@ def cost_rows(arms: Arms, compared: Sequence[ComparisonRow], price: Price | None
                 output_tokens=total.output_tokens,
                 reasoning_tokens=total.reasoning_tokens,
                 by_purpose=dict(sorted(purposes.items())),
-                usd=_sum(costs),
-                tokens_per_point=tokens / gained if gained and gained > 0 and tokens else None,
+                usd=usd,
+                tokens_per_point=tokens / gained if gained > 0 and tokens else None,
+                usd_per_point=usd / gained if gained > 0 and usd is not None else None,
             )
         )
     return rows

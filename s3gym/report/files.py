@@ -154,6 +154,7 @@ def tables(report: Report) -> dict[str, list[dict[str, Any]]]:
         "comparisons": report.comparisons,
         "judging": report.judging,
         "coupling": report.coupling,
+        "pathways": report.pathways,
         "stages": report.stages,
         "transfer": report.transfer,
         "updates": list(_updates(report)),

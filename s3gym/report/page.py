@@ -19,7 +19,7 @@ from markupsafe import Markup
 from s3gym.report import browser, charts, words
 from s3gym.report.browser import Frame, Picture, Source
 from s3gym.report.build import answers, name_of
-from s3gym.report.paper import CAVEATS, PaperRow
+from s3gym.report.paper import CAVEATS, PaperRow, PaperTable
 from s3gym.report.records import ShownEpisode, StudyRecord
 from s3gym.report.safe import visible
 from s3gym.report.schema import ArmRow, ComparisonRow, Report, TrainingRow
@@ -72,6 +72,7 @@ def to_html(
     episode: Source | None = None,
     pictures: Mapping[str, Picture] | None = None,
     paper: Sequence[PaperRow] = (),
+    beside: Sequence[PaperTable] = (),
     audit: str = "",
     links: Mapping[tuple[str, str], str] | None = None,
     episode_bytes: int = EPISODE_BYTES,
@@ -83,6 +84,7 @@ def to_html(
         episode: Reads an episode, (label of its store, id); no episode browser without it.
         pictures: Game -> function that draws an observation text as SVG.
         paper: Published rows to put beside the user's, see ``paper_rows``.
+        beside: The paper's further tables with the user's lines, see ``paper_beside``.
         audit: What an audit of the store found, in a sentence.
         links: (label of the store, study) -> address of a page with all its episodes.
         episode_bytes: About how much the episodes may take of the page.
@@ -109,6 +111,7 @@ def to_html(
         training=_training(report),
         studies=studies,
         paper=paper,
+        beside=beside,
         caveats=CAVEATS,
         audit=audit,
     )

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
+from s3gym.report import words
 from s3gym.report.schema import Report
 
 PATHWAYS = ("history", "summary")
+EVERY = "all"
 CAVEATS = (
     "The paper has one run per cell and three evaluation episodes per checkpoint, so how sure a "
     "difference between its rows is, is not known.",
@@ -19,6 +21,8 @@ CAVEATS = (
     "Trust: the paper's scores hold quarter points that no printed payoff gives; here every "
     "payoff is a whole number.",
     "Compare AUC+ within a game only: games have scales of their own.",
+    "NMAE: the paper scales by the extremes of a game, here by those of an agent in a game.",
+    "Coupling: the gap columns of the paper's row for all games may be misread.",
 )
 
 
@@ -41,6 +45,24 @@ class PaperRow:
     avg: float | None
     max: float | None
     auc_plus: float | None
+
+
+class PaperLine(NamedTuple):
+    """One line of a table beside the paper's; ``who`` is an agent, or what the paper pooled."""
+
+    game: str
+    who: str
+    cells: tuple[str, ...]
+    published: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperTable:
+    """A table of the paper with one's own lines above the published ones, game by game."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: list[PaperLine]
 
 
 @cache
@@ -91,3 +113,121 @@ def paper_rows(report: Report) -> list[PaperRow]:
                 for model in tables["models"]
             ]
     return found
+
+
+def paper_beside(report: Report) -> list[PaperTable]:
+    """Return the paper's tables 5 to 7 with the report's own lines; games in common only."""
+    found = [_judging(report), _coupling(report), _pathways(report)]
+    return [table for table in found if table.lines]
+
+
+def _judging(report: Report) -> PaperTable:
+    scope = paper_tables()["table5_scope"]
+    own = [
+        PaperLine(
+            row.game,
+            _who(row.agent, row.store),
+            (
+                words.percent(row.judging.agreement),
+                words.number(row.judging.nmae),
+                words.percent(row.judging.over_confidence),
+                words.percent(row.judging.under_confidence),
+            ),
+            published=False,
+        )
+        for row in report.judging
+        if not row.memory
+    ]
+    published = {
+        game: (
+            words.percent(row["agreement"]),
+            words.number(row["nmae"]),
+            words.percent(row["over_confidence"]),
+            words.percent(row["under_confidence"]),
+        )
+        for game, row in paper_tables()["table5_self_judging"].items()
+    }
+    return PaperTable(
+        title="Self-judging (the paper's table 5)",
+        columns=("agreement", "NMAE", "over", "under"),
+        lines=_beside(own, published, f"{scope['runs']} runs"),
+    )
+
+
+def _coupling(report: Report) -> PaperTable:
+    own = [
+        PaperLine(
+            row.game or EVERY,
+            f"{row.coupling.n_blocks} blocks",
+            tuple(
+                words.number(value, signed=True)
+                for value in (
+                    row.coupling.rho_agreement_gain,
+                    row.coupling.rho_calibration_gain,
+                    row.coupling.gap_agreement,
+                    row.coupling.gap_calibration,
+                )
+            ),
+            published=False,
+        )
+        for row in report.coupling
+    ]
+    names = ("rho_agreement_gain", "rho_calibration_gain", "gap_agreement", "gap_calibration")
+    published = {
+        game: tuple(words.number(row[name], signed=True) for name in names)
+        for game, row in paper_tables()["table6_coupling"].items()
+    }
+    return PaperTable(
+        title="Judging and the gain after it (the paper's table 6)",
+        columns=("rho(A, g)", "rho(\u2212E, g)", "gap by A", "gap by \u2212E"),
+        lines=_beside(own, published, f"{paper_tables()['table5_scope']['runs']} runs"),
+    )
+
+
+def _pathways(report: Report) -> PaperTable:
+    own = [
+        PaperLine(
+            row.game,
+            _who(row.agent, row.store),
+            (
+                str(row.wins.n_pairs),
+                str(row.wins.summary_wins),
+                str(row.wins.history_wins),
+                str(row.wins.ties),
+                words.number(row.wins.mean_delta_naba, signed=True),
+            ),
+            published=False,
+        )
+        for row in report.pathways
+    ]
+    published = {
+        game: (
+            str(row["pairs"]),
+            str(row["summary_wins"]),
+            str(row["history_wins"]),
+            str(row["ties"]),
+            words.number(row["mean_delta_naba"], signed=True),
+        )
+        for game, row in paper_tables()["table7_summary_vs_history"].items()
+    }
+    return PaperTable(
+        title="Summary against history (the paper's table 7)",
+        columns=("pairs", "summary", "history", "ties", "mean ΔNABA"),
+        lines=_beside(own, published, f"{len(paper_tables()['models'])} models"),
+    )
+
+
+def _who(agent: str, store: str) -> str:
+    return f"{agent} [{store}]" if store else agent
+
+
+def _beside(
+    own: list[PaperLine], published: Mapping[str, tuple[str, ...]], who: str
+) -> list[PaperLine]:
+    """Return one's own lines, and the paper's after the last one of each game."""
+    found = []
+    for game in dict.fromkeys(line.game for line in own):
+        if game in published:
+            found += [line for line in own if line.game == game]
+            found.append(PaperLine(game, who, published[game], published=True))
+    return found if any(line.game != EVERY for line in found) else []

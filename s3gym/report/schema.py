@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from s3gym.metrics import Bin, Coupling, Judging, NullBand
+from s3gym.metrics import Bin, Coupling, Judging, NullBand, PathwayWins
 
 FORMAT = 1
 
@@ -176,6 +176,16 @@ class RunLevelRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathwayRow:
+    """Summary against history: one pair per repeat that both arms have."""
+
+    game: str
+    agent: str
+    store: str
+    wins: PathwayWins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageRow:
     """Where does it break: testing, judging or improving?
 
@@ -307,6 +317,7 @@ class CostRow:
         usd: US dollars; ``None`` when a price is not known or none was asked for.
         tokens_per_point: Tokens of the arm over points of the primary difference; ``None``
             unless the difference is above 0.
+        usd_per_point: The same of the US dollars.
     """
 
     game: str
@@ -322,6 +333,7 @@ class CostRow:
     by_purpose: Mapping[str, int]
     usd: float | None
     tokens_per_point: float | None
+    usd_per_point: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +372,7 @@ class Report:
     judging: list[JudgingRow]
     coupling: list[CouplingRow]
     run_level: RunLevelRow
+    pathways: list[PathwayRow]
     stages: list[StageRow]
     training: list[TrainingRow]
     transfer: list[TransferRow]

@@ -7,7 +7,7 @@ from pathlib import Path
 from s3gym.report.browser import Picture, Source
 from s3gym.report.files import write_text
 from s3gym.report.page import study_page, to_html
-from s3gym.report.paper import PaperRow
+from s3gym.report.paper import PaperRow, PaperTable
 from s3gym.report.records import StoreRecord
 from s3gym.report.schema import Report
 
@@ -20,6 +20,7 @@ def write_site(
     episode: Source,
     pictures: Mapping[str, Picture] | None = None,
     paper: Sequence[PaperRow] = (),
+    beside: Sequence[PaperTable] = (),
     audit: str = "",
 ) -> list[Path]:
     """Write ``index.html`` and a page per study into a folder; return their paths.
@@ -31,6 +32,7 @@ def write_site(
         episode: Reads an episode, (label of its store, id).
         pictures: Game -> function that draws an observation text as SVG.
         paper: Published rows to put beside the user's.
+        beside: The paper's further tables with the user's lines.
         audit: What an audit of the stores found, in a sentence.
 
     Raises:
@@ -44,7 +46,13 @@ def write_site(
         names[study.store, study.id] = f"study-{number:03d}-{readable}.html"
     index = folder / "index.html"
     page = to_html(
-        report, episode=episode, pictures=pictures, paper=paper, audit=audit, links=names
+        report,
+        episode=episode,
+        pictures=pictures,
+        paper=paper,
+        beside=beside,
+        audit=audit,
+        links=names,
     )
     write_text(index, page)
     written = [index]

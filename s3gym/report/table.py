@@ -7,13 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from s3gym.report import words
-from s3gym.report.paper import CAVEATS, PaperRow
+from s3gym.report.paper import CAVEATS, PaperRow, PaperTable
 from s3gym.report.safe import one_line
 from s3gym.report.schema import (
     ArmRow,
     ComparisonRow,
     CostRow,
     JudgingRow,
+    PathwayRow,
     Report,
     StudyRow,
     TransferRow,
@@ -47,6 +48,8 @@ def print_table(report: Report, console: Console) -> None:
         _print(console, "Training: updates, from the first to the last", *_updates(report))
     overall = [row for row in report.judging if not row.memory]
     _print(console, "Self-judging in exploration", *_judging(overall))
+    if report.pathways:
+        _print(console, "Summary against history, by NABA", *_pathways(report.pathways))
     _stages(report, console)
     _print(console, "Replies, memory and cost", *_health(report))
     for row in report.departures:
@@ -75,9 +78,12 @@ def _print(
     console.print(table)
 
 
+def _who(row: ArmRow | ComparisonRow | JudgingRow | CostRow | TransferRow | PathwayRow) -> str:
+    return one_line(f"{row.agent} [{row.store}]" if row.store else row.agent, 40)
+
+
 def _names(row: ArmRow | ComparisonRow | JudgingRow | CostRow | TransferRow) -> list[Cell]:
-    agent = f"{row.agent} [{row.store}]" if row.store else row.agent
-    return [one_line(row.game, 30), one_line(agent, 40), one_line(row.memory, 30)]
+    return [one_line(row.game, 30), _who(row), one_line(row.memory, 30)]
 
 
 def _scores(arms: Sequence[ArmRow]) -> tuple[list[str], list[list[Cell]]]:
@@ -178,6 +184,19 @@ def _judging(judging: Sequence[JudgingRow]) -> tuple[list[str], list[list[Cell]]
     return columns, rows
 
 
+def _pathways(pathways: Sequence[PathwayRow]) -> tuple[list[str], list[list[Cell]]]:
+    columns = ["game", "agent", "pairs", "undefined", "summary", "history", "ties"]
+    columns.append("mean ΔNABA")
+    rows: list[list[Cell]] = []
+    for row in pathways:
+        found = row.wins
+        wins = (found.summary_wins, found.history_wins, found.ties)
+        counts = (found.n_pairs, found.n_undefined, *wins)
+        delta = words.number(found.mean_delta_naba, signed=True)
+        rows.append([one_line(row.game, 30), _who(row), *map(str, counts), delta])
+    return columns, rows
+
+
 def _stages(report: Report, console: Console) -> None:
     if not report.stages:
         return
@@ -235,8 +254,16 @@ def _health(report: Report) -> tuple[list[str], list[list[Cell]]]:
     return columns, rows
 
 
-def print_paper(rows: Sequence[PaperRow], console: Console) -> None:
-    """Print one's own arms above the paper's published rows, and what that is worth."""
+def print_paper(
+    rows: Sequence[PaperRow], console: Console, beside: Sequence[PaperTable] = ()
+) -> None:
+    """Print one's own arms above the paper's published rows, and what that is worth.
+
+    Args:
+        rows: Table 4, see ``paper_rows``.
+        console: Where to.
+        beside: Tables 5 to 7, see ``paper_beside``.
+    """
     columns = ["game", "memory", "who", "Avg", "Max", "AUC+"]
     cells: list[list[Cell]] = [
         [
@@ -249,9 +276,23 @@ def print_paper(rows: Sequence[PaperRow], console: Console) -> None:
         ]
         for row in rows
     ]
-    if not cells:
+    if not cells and not beside:
         _say(console, "The paper has no row for these games and memories.")
         return
-    _print(console, "The paper's figures below these", columns, cells)
+    if cells:
+        _print(console, "The paper's figures below these", columns, cells)
+    for table in beside:
+        lines: list[list[Cell]] = [
+            [
+                one_line(line.game, 30),
+                Text(
+                    f"{line.who}, paper" if line.published else one_line(line.who, 40),
+                    style="" if line.published else "bold",
+                ),
+                *line.cells,
+            ]
+            for line in table.lines
+        ]
+        _print(console, table.title, ["game", "who", *table.columns], lines)
     for caveat in CAVEATS:
         _say(console, f"- {caveat}")

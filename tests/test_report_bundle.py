@@ -87,7 +87,7 @@ def test_a_zip_of_something_else_is_a_clear_error(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("damage", ["deflated", "lzma", "encrypted", "method", "cut"])
+@pytest.mark.parametrize("damage", ["deflated", "lzma", "encrypted", "method", "cut", "short"])
 def test_a_damaged_bundle_is_a_clear_error(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "x.zip"
     packed = zipfile.ZIP_LZMA if damage == "lzma" else zipfile.ZIP_DEFLATED
@@ -101,8 +101,10 @@ def test_a_damaged_bundle_is_a_clear_error(tmp_path: Path, damage: str) -> None:
         data[6], data[header + 8] = 1, 1
     elif damage == "method":
         data[8], data[header + 10] = 99, 99
-    else:
+    elif damage == "cut":
         data = data[:60] + data[header:]
+    else:
+        data = data[:60]
     path.write_bytes(data)
     with pytest.raises(StoreError, match=r"x\.zip: the bundle cannot be read"), unpacked(path):
         pass

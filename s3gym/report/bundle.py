@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from lzma import LZMAError
 from pathlib import Path
 from shutil import copyfileobj
@@ -20,6 +20,7 @@ from s3gym.errors import StoreError
 from s3gym.store.file import disk_errors, open_reader
 from s3gym.store.verdicts import store_root
 
+MAGIC = b"PK\x03\x04"
 STORE, README = "store.db", "README.txt"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 UNREADABLE = (zipfile.BadZipFile, OSError, EOFError, zlib.error, LZMAError, RuntimeError)
@@ -93,6 +94,9 @@ def unpacked(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     if not path.is_file() or not zipfile.is_zipfile(path):
+        with suppress(OSError), path.open("rb") as start:
+            if start.read(len(MAGIC)) == MAGIC:
+                raise StoreError(f"{path}: the bundle cannot be read: it breaks off")
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -414,6 +414,26 @@ def test_a_version_that_a_memory_never_had_is_an_error_and_not_the_newest(s3gym:
         assert "has versions 0 (nothing) to" in answer.err
 
 
+def test_a_memory_that_does_not_describe_itself_is_told_from_a_study_that_is_not_there(
+    s3gym: Runner, tmp_path: Path
+) -> None:
+    (tmp_path / "mute_memory.py").write_text(
+        "from s3gym.memory.none import NoMemory\n"
+        "class Mute:\n"
+        "    recall_each, recall, record = 'episode', NoMemory.recall, NoMemory.record\n"
+        "    consolidate, freeze = NoMemory.consolidate, NoMemory.freeze\n"
+    )
+    memories = ("--memory", "none", "--memory", "mute_memory:Mute", "--repeats", "1")
+    assert s3gym("run", *QUICK, *memories, "--store", "a.db").code == 0
+    for study, reason in {
+        "trust/strategist/Mute/r0": "its memory has no describe()",
+        "trust/strategist/none/r9": "no such study; there are: trust/strategist/none/r0",
+    }.items():
+        answer = s3gym("memory", "show", "a.db", "--study", study)
+        assert answer.code == 2
+        assert f"a.db: {study}: {reason}" in answer.err
+
+
 def test_what_is_logged_shows_no_control_character_of_foreign_text() -> None:
     try:
         raise ValueError("\x1b[31mred\x1b]0;title\x07")

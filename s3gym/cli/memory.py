@@ -52,6 +52,14 @@ def _version(
         ]
         if not studies:
             raise ConfigError(f"{store}: no memory of this store describes itself")
+        if study is not None and study not in studies:
+            known = [row[0] for row in db.execute("SELECT id FROM studies ORDER BY 1")]
+            reason = (
+                "its memory has no describe(), or nothing was explored yet"
+                if study in known
+                else f"no such study; there are: {', '.join(studies)}"
+            )
+            raise ConfigError(f"{store}: {study}: {reason}")
         if study is None and len(studies) > 1:
             raise ConfigError(f"{store}: name one with --study: {', '.join(studies)}")
         chosen = study or studies[0]
@@ -68,9 +76,5 @@ def _version(
             (chosen, 2**62 if version is None else version),
         ).fetchone()
     if row is None:
-        if study is not None and study not in studies:
-            raise ConfigError(
-                f"{store}: no study {study!r} with a memory; there are: {', '.join(studies)}"
-            )
         return "", [], {}
     return row[0], json.loads(row[1]), json.loads(row[2])

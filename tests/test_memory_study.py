@@ -15,11 +15,13 @@ from s3gym.catalog import find_game, memory_prompts
 from s3gym.contracts.memory import MemorySnapshot
 from s3gym.errors import MemoryFailure, ModelError
 from s3gym.memory.adapters import from_functions
+from s3gym.memory.filtered import filtered
 from s3gym.memory.insights import InsightsMemory
 from s3gym.memory.layered import layered
 from s3gym.memory.summary import SummaryMemory
 from s3gym.plans import StudyPlan
 from s3gym.records import Cue, Decision, Episode, Recollection, Turn
+from s3gym.report import build_report, load_store
 from s3gym.schedule import Schedule
 from s3gym.store import file
 from s3gym.testing.fakes import Request, Scripted, ScriptedChat
@@ -215,3 +217,33 @@ async def test_prompts_of_a_memory_inside_another_are_named_as_not_checked(tmp_p
     n, said = await audited_calls(tmp_path / "a.db", layered([make], [100]))
     assert n == 0
     assert "4 prompts not checked" in said[0]
+
+
+def late() -> SummaryMemory:
+    return SummaryMemory(ScriptedChat(lambda asked: TimeoutError("late")))
+
+
+def prose() -> InsightsMemory:
+    return InsightsMemory(ScriptedChat(lambda asked: "You should try harder."))
+
+
+@pytest.mark.parametrize(
+    ("memory", "failures"),
+    [
+        (late, 4),
+        (prose, 4),
+        (layered([late, prose], [0.5, 0.5]), 8),
+        (filtered(late, last_n=9), 4),
+        (SummaryMemory, 0),
+    ],
+)
+async def test_a_report_warns_of_a_memory_that_was_never_written(
+    tmp_path: Path, memory: Any, failures: int
+) -> None:
+    path = tmp_path / "a.db"
+    await run_plans(path, [plan(memory=memory, schedule=FOUR)])
+    report = build_report([load_store(path)])
+    assert report.studies[0].memory_failures == failures
+    told = [line for line in report.warnings if "the memory could not be written" in line]
+    assert len(told) == bool(failures)
+    assert all(f"{failures} times" in line for line in told)

@@ -123,6 +123,7 @@ def study_row(
         first_cut=study.recalls.first_cut,
         most_tokens=study.recalls.most_tokens,
         memory_tokens=study.schedule.memory_tokens,
+        memory_failures=study.memory_failures,
         n_calls=sum(usage.calls for usage in used),
         tokens=sum(usage.input_tokens + usage.output_tokens for usage in used),
     )

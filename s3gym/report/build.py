@@ -300,6 +300,13 @@ def warnings(rows: Sequence[StudyRow], compared: Sequence[ComparisonRow]) -> lis
             f"in {len(bad)} studies more than 5 % of the replies could not be read "
             f"(up to {words.percent(worst)})"
         )
+    stale = [row for row in rows if row.memory_failures]
+    if stale:
+        found.append(
+            f"in {len(stale)} studies the memory could not be written "
+            f"{sum(row.memory_failures for row in stale)} times and kept what it had before; "
+            f"s3gym memory show says why"
+        )
     bare = [row for row in compared if row.p is None and row.low is not None]
     if len(bare) > 4:
         found.append(

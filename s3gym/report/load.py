@@ -63,6 +63,10 @@ SELECT study, model, chat, purpose, count(*), sum(input_tokens), sum(cached_toke
   sum(output_tokens), sum(reasoning_tokens)
 FROM calls WHERE {ANSWERED} GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
 """
+NEWEST = """
+SELECT study, state FROM memory_versions AS one
+WHERE version = (SELECT max(version) FROM memory_versions WHERE study = one.study)
+"""
 OWN_USAGE = """
 SELECT episodes.study, sum(json_extract(usage, '$.calls')), sum(json_extract(usage,
   '$.input_tokens')), sum(json_extract(usage, '$.cached_tokens')), sum(json_extract(usage,
@@ -171,6 +175,7 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
     statuses, refused = _statuses(db)
     usage = _usage(db)
     recalls = _recalls(db)
+    failures = {study: _failures(json.loads(state)) for study, state in db.execute(NEWEST)}
     invalid: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for study, checkpoint, reason in db.execute(
         "SELECT study, checkpoint, reason FROM invalid_points ORDER BY study, checkpoint"
@@ -210,6 +215,7 @@ def _studies(db: sqlite3.Connection, path: Path, label: str) -> tuple[StudyRecor
                 statuses=statuses[study],
                 n_refused=refused[study],
                 recalls=recalls.get(study, Recalls()),
+                memory_failures=failures.get(study, 0),
                 usage=tuple(usage[study]),
                 root=roots.get(study),
                 kept=kept_apart(spec),
@@ -276,6 +282,15 @@ def _recalls(db: sqlite3.Connection) -> dict[str, Recalls]:
             most_tokens=max(old.most_tokens, tokens),
         )
     return found
+
+
+def _failures(state: Any) -> int:
+    """Return how often a memory, or one inside it, could not write what it should have."""
+    if not isinstance(state, dict):
+        return 0
+    own, parts = state.get("failures"), state.get("parts")
+    inner = [*(parts if isinstance(parts, list) else ()), state.get("inner")]
+    return (len(own) if isinstance(own, list) else 0) + sum(map(_failures, inner))
 
 
 def _statuses(db: sqlite3.Connection) -> tuple[dict[str, dict[str, int]], dict[str, int]]:

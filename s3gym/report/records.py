@@ -154,6 +154,7 @@ class StudyRecord:
         n_actions: Distinct actions tried in exploration.
         statuses: Status -> number of steps, both phases.
         n_refused: Steps of both phases whose action the rules refused.
+        memory_failures: How often the memory kept what it had because writing failed.
         usage: Per model and purpose.
         root: Sealed root, or ``None`` while unfinished.
         kept: How agent and memory were kept apart from the verifier.
@@ -182,6 +183,7 @@ class StudyRecord:
     statuses: Mapping[str, int] = field(default_factory=dict)
     n_refused: int = 0
     recalls: Recalls = field(default_factory=Recalls)
+    memory_failures: int = 0
     usage: tuple[ModelUsage, ...] = ()
     root: str | None = None
     kept: Kept = "in process"

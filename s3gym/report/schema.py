@@ -37,6 +37,7 @@ class StudyRow:
         statuses: Status -> share of steps, both phases.
         unparsed: Share of steps whose reply gave no action or was cut or refused.
         refused: Share of steps whose action the rules refused.
+        memory_failures: How often the memory kept what it had because writing failed.
         recalls_cut: Share of recalling steps where the memory's budget left something out.
     """
 
@@ -66,6 +67,7 @@ class StudyRow:
     first_cut: int | None
     most_tokens: int
     memory_tokens: int
+    memory_failures: int
     n_calls: int
     tokens: int
 

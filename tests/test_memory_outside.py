@@ -1,10 +1,11 @@
-"""The adapters against the real packages: run where these are installed, else skipped."""
+"""The adapters against the real packages, in an environment of their own where that is needed."""
 
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from workshop import open_workshop
 
 from s3gym.memory._embedders import HashingEmbedder, WordllamaEmbedder, unit_vectors
 from s3gym.memory.adapters import langgraph_memory, mem0_memory
@@ -87,6 +88,21 @@ async def test_a_real_mem0_gives_back_what_it_was_given(
     found = await memory.recall(make_cue("Env: episode 2, board 0"))
     assert found.sources == ("toy/agent/memory/r0/x002",)
     assert "episode 2" in found.text
+
+
+@pytest.mark.parametrize(
+    ("packages", "test"),
+    [
+        ("mem0ai", test_a_real_mem0_gives_back_what_it_was_given),
+        ("langgraph", test_a_real_langgraph_store_gives_back_what_it_was_given),
+    ],
+)
+def test_an_adapter_keeps_its_contract_with_the_package_of_today(
+    tmp_path: Path, packages: str, test: Any
+) -> None:
+    with open_workshop(tmp_path, []) as workshop:
+        said = workshop.tested(packages, "-m", "slow", f"{__file__}::{test.__name__}")
+    assert "1 passed" in said
 
 
 @needs("wordllama")

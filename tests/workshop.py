@@ -117,6 +117,13 @@ class Workshop:
         """Wait for a program; raises ``AssertionError`` when it or its installation failed."""
         return self._jobs[name].result()
 
+    def tested(self, packages: str, *arguments: str) -> str:
+        """Run pytest where some packages are installed; return what it printed."""
+        folder = self._folder / "tested"
+        folder.mkdir()
+        self._environment(folder / "venv", packages)
+        return self._run(["python", "-m", "pytest", *arguments], folder, RUN_SECONDS)
+
     def close(self) -> None:
         """End what is still running."""
         self._closed = True

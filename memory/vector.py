@@ -262,6 +262,7 @@ class VectorMemory:
             went. ``"contrast"``: half of the items from those that went well, half from those that
             went badly, nearest first; those in the middle, and those that were never judged, take
             the places that are left. ``"mmr"``: near the query and unlike one another.
+            ``"outcome"`` and ``"mmr"`` choose among the nearest items, at least ``4 * k`` of them.
         max_distance: Greatest cosine distance of a recalled item, in [0, 2].
         recall_each: Recall before every ``"step"`` or once per ``"episode"``.
         counter: Counts tokens; default ``s3gym.tokens.token_counter()``.

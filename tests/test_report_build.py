@@ -248,6 +248,21 @@ def test_two_stores_are_told_apart_by_their_file_names(tmp_path: Path) -> None:
     assert "[one]" in report.summary[0]
 
 
+def test_measures_over_all_stores_leave_out_what_is_outside_the_protocol(
+    record: StoreRecord,
+) -> None:
+    oracle = replace(
+        record,
+        studies=tuple(
+            replace(study, store="oracle judge", oracle="judge") for study in record.studies
+        ),
+    )
+    plain, both = build_report([record], FACTS), build_report([record, oracle], FACTS)
+    assert len(both.studies) == 2 * len(plain.studies)
+    assert (both.coupling, both.run_level) == (plain.coupling, plain.run_level)
+    assert build_report([oracle], FACTS).coupling == plain.coupling
+
+
 def test_csv_has_a_file_per_table_and_a_row_per_point(record: StoreRecord, tmp_path: Path) -> None:
     report = build_report([record], FACTS)
     written = write_csv(report, tmp_path / "csv")

@@ -22,7 +22,8 @@ class PathwayWins:
 
     Attributes:
         n_pairs: Pairs whose delta NABA is defined.
-        n_undefined: Pairs where it is not; the paper does not say what it does with these.
+        n_undefined: Pairs where it is not. The paper counts such a pair (GPT-4o in nullify, whose
+            summary arm never scored), by which value it does not say.
         summary_wins: Those where it is above 0.
         history_wins: Those where it is below 0.
         ties: Those where it is 0.

@@ -8,7 +8,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -25,7 +24,7 @@ from s3gym.events import Event
 from s3gym.fitting import check_oracle, check_parts, check_training
 from s3gym.oracle import Oracle
 from s3gym.parts import AgentPart, MemoryPart
-from s3gym.plans import StudyPlan, seed_plan
+from s3gym.plans import StudyPlan, default_store, seed_plan
 from s3gym.provenance import provenance
 from s3gym.proxy.server import Serving, listening
 from s3gym.proxy.turns import Turns
@@ -362,13 +361,6 @@ def playable(game: GameSpec, values: Mapping[str, Any]) -> Options:
     for phase in Phase:
         game.setup(options, phase)
     return options
-
-
-def default_store(plans: Sequence[StudyPlan]) -> Path:
-    """Return a new file name under ``runs/``."""
-    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    first = plans[0]
-    return Path("runs") / f"{first.game.name}-{first.agent.name}-{stamp}.db"
 
 
 def fitting_plans(sweep: Sweep, store: Store) -> list[StudyPlan]:

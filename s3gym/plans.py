@@ -1,7 +1,10 @@
 """What fixes a study and each of its episodes: parts, schedule, seeds and ids."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 
 from s3gym.contracts.chat import TokenCounter
 from s3gym.contracts.game import GameSpec, Options, episode_rules
@@ -148,3 +151,10 @@ def seed_plan(
         salt = secrets.token_hex(16) if seed is None or sealed else f"{derive('salt', root):x}"
         root = derive("sealed", root, salt) if sealed else root
     return SeedPlan(root=root, salt=salt, fresh_evaluation_seeds=schedule.fresh_evaluation_seeds)
+
+
+def default_store(plans: Sequence[StudyPlan]) -> Path:
+    """Return a new file name under ``runs/``, to the microsecond: runs may start together."""
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S-%f")
+    first = plans[0]
+    return Path("runs") / f"{first.game.name}-{first.agent.name}-{stamp}.db"

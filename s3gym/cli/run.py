@@ -11,7 +11,7 @@ import anyio
 import click
 
 from s3gym.agents.chat_names import is_chat_name
-from s3gym.api import Result, Sweep, default_store
+from s3gym.api import Result, Sweep
 from s3gym.cli.console import log_errors, say, say_error
 from s3gym.cli.folders import (
     charge_folder,
@@ -43,6 +43,7 @@ from s3gym.config import RunConfig, override, read_config, validated
 from s3gym.errors import BudgetExhaustedError, ConfigError
 from s3gym.halt import CutOffError, HaltedError
 from s3gym.oracle import ORACLES
+from s3gym.plans import default_store
 from s3gym.schedule import SCHEDULES, Schedule
 from s3gym.store import file
 from s3gym.store.spec import kept_apart, read_spec

@@ -1,0 +1,36 @@
+"""Studies where Python programs run them: in one event loop, one after the other."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from s3gym import Schedule, Study, Turn
+
+TINY = Schedule.quick(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1)
+
+
+async def polite(turn: Turn) -> tuple[str, float]:
+    return "collaborate", 2.0
+
+
+def study() -> Study:
+    return Study(game="trust", agent=polite, schedule=TINY, repeats=1, seed=7)
+
+
+def test_studies_without_a_store_that_start_within_a_second_are_all_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stores = {study().run_sync().store for _ in range(4)}
+    assert len(stores) == len(list((tmp_path / "runs").glob("trust-polite-*.db"))) == 4
+
+
+async def test_so_are_those_that_run_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(study().run)
+    assert len(list((tmp_path / "runs").glob("trust-polite-*.db"))) == 3

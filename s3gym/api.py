@@ -5,8 +5,8 @@ Both put plans together, open the store, run, and give back a ``Result`` that re
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from socket import socket
@@ -317,11 +317,19 @@ class Sweep:
 
     def run_sync(self) -> Result:
         """Run without an event loop of one's own. See ``run``."""
-        return anyio.run(self.run)
+        return in_a_loop(self.run)
 
     def resume_sync(self) -> Result:
         """Resume without an event loop of one's own. See ``resume``."""
-        return anyio.run(self.resume)
+        return in_a_loop(self.resume)
+
+
+def in_a_loop(start: Callable[[], Awaitable[Result]]) -> Result:
+    """Run in an event loop of its own; raises ``ConfigError`` where one runs already."""
+    with suppress(anyio.NoEventLoopError):
+        anyio.get_current_task()
+        raise ConfigError("an event loop runs here, as in a notebook: 'await' run or resume")
+    return anyio.run(start)
 
 
 class Study(Sweep):

@@ -13,7 +13,6 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from s3gym.api import Result, Sweep
@@ -61,7 +60,7 @@ class Studies:
     def __call__(self, **settings: Any) -> Result:
         """Run studies and return their result. See ``run``; not inside an event loop."""
         sweep = self.sweep(**settings)
-        return anyio.run(sweep.run)
+        return sweep.run_sync()
 
     async def run(self, **settings: Any) -> Result:
         """Run studies from an async test and return their result. See ``sweep``."""

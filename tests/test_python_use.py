@@ -1,11 +1,12 @@
-"""Studies where Python programs run them: in one event loop, one after the other."""
+"""Studies where Python programs run them: in a notebook, in one event loop, one after the other."""
 
 from pathlib import Path
 
 import anyio
 import pytest
 
-from s3gym import Schedule, Study, Turn
+from s3gym import ConfigError, Schedule, Study, Turn
+from s3gym.pytest_plugin import Studies
 
 TINY = Schedule.quick(exploration_episodes=1, evaluate_every=1, evaluation_episodes=1)
 
@@ -34,3 +35,18 @@ async def test_so_are_those_that_run_side_by_side(
         for _ in range(3):
             group.start_soon(study().run)
     assert len(list((tmp_path / "runs").glob("trust-polite-*.db"))) == 3
+
+
+async def test_a_running_event_loop_is_told_to_await(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="an event loop runs here, as in a notebook: 'await' run"):
+        study().run_sync()
+    with pytest.raises(ConfigError, match="'await' run or resume"):
+        study().resume_sync()
+    with pytest.raises(ConfigError, match="an event loop runs here"):
+        Studies(tmp_path)(game="trust", agent=polite, memory="history")
+
+
+def test_an_error_of_a_study_comes_without_another_one_before_it() -> None:
+    with pytest.raises(ConfigError, match="no game is called") as caught:
+        Study(game="snek", agent=polite).run_sync()
+    assert caught.value.__context__ is None

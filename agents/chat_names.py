@@ -11,6 +11,7 @@ from s3gym.agents.openai_chat import OpenAIChat
 from s3gym.errors import ConfigError
 
 CHAT_PREFIXES = ("openai", "anthropic", "local", "hf")
+CHAT_FORMS = ("openai:MODEL", "anthropic:MODEL", "local:FILE.gguf", "hf:FOLDER")
 IN_PROCESS = ("local", "hf")
 NamedChat = OpenAIChat | AnthropicChat | LocalChat | HFChat
 

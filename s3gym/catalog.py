@@ -7,16 +7,18 @@ Nothing that is named in a store is ever imported from here without the user nam
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import PurePath
 from typing import Any, cast
 
 from s3gym.agents import AGENTS, TRAINERS
 from s3gym.agents.adapt import as_agent, is_app
 from s3gym.agents.answers import AnswerScore, Contract, JsonContract
-from s3gym.agents.chat_names import chat_model, is_chat_name
+from s3gym.agents.chat_names import CHAT_FORMS, CHAT_PREFIXES, chat_model, is_chat_name
 from s3gym.agents.model import ModelAgent
 from s3gym.agents.pictures import PICTURES
 from s3gym.contracts.chat import ChatModel
@@ -43,6 +45,8 @@ OWN = "own"
 """Name of the memory that stands for the agent's own."""
 TRAINING = "training"
 """Name that stands among memories for the training pathway: nothing is recalled."""
+SPELLED: Mapping[str, Sequence[str]] = {"agent": CHAT_FORMS, "memory": (OWN, TRAINING)}
+"""What may be given besides the names in a table, by kind."""
 CONTRACTS: Mapping[type[Contract], str] = {AnswerScore: "line", JsonContract: "json"}
 
 
@@ -53,11 +57,14 @@ def load(where: str, kind: str) -> Any:
         ConfigError: The module or the attribute is not there, or fails to import.
     """
     module_name, _, attribute = where.partition(":")
+    absent = f"{kind} {where!r}: there is no module {module_name!r}"
+    if "/" in module_name:
+        raise ConfigError(absent + _meant(where, kind))
     try:
         found: Any = import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and module_name.startswith(error.name):
-            raise ConfigError(f"{kind} {where!r}: there is no module {module_name!r}") from error
+            raise ConfigError(absent + _meant(where, kind)) from error
         raise ConfigError(f"{kind} {where!r}: {error}") from error
     except ConfigError:
         raise
@@ -74,6 +81,20 @@ def load(where: str, kind: str) -> Any:
                 f"{kind} {where!r}: the module {module_name!r} has no attribute {attribute!r}"
             ) from None
     return found
+
+
+def _meant(where: str, kind: str) -> str:
+    """Return a hint for a name whose module is not there: a chat model, or a path."""
+    module_name, _, attribute = where.partition(":")
+    near = get_close_matches(module_name.casefold(), CHAT_PREFIXES, n=1) if kind == "agent" else []
+    if near:
+        return f"; did you mean '{near[0]}:{attribute}'?"
+    path = PurePath(module_name)
+    if path.suffix == ".py" or len(path.parts) > 1:
+        elsewhere = path.is_absolute() or ".." in path.parts
+        dotted = path.stem if elsewhere else ".".join(path.with_suffix("").parts)
+        return f"; name it as in an import: '{dotted}:{attribute}'"
+    return ""
 
 
 def names(kind: str) -> list[str]:
@@ -101,7 +122,7 @@ def _find(kind: str, name: str) -> tuple[Any, str, str]:
             return load(point.value, kind), name, ""
     if ":" in name and all(name.partition(":")[::2]):
         return load(name, kind), name.partition(":")[2].replace(".", "-"), name
-    raise UnknownNameError(kind, name, names(kind))
+    raise UnknownNameError(kind, name, [*names(kind), *SPELLED.get(kind, ())])
 
 
 def find_game(game: str | GameSpec) -> GameSpec:

@@ -27,7 +27,8 @@ class UnknownNameError(ConfigError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name = kind, name
         choices = sorted(known)
-        near = get_close_matches(name, choices, n=3)
+        by_case = {choice.casefold(): choice for choice in choices}
+        near = [by_case[match] for match in get_close_matches(name.casefold(), by_case, n=3)]
         hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
         super().__init__(
             f"no {kind} is called {name!r}: {hint}choose one of: {', '.join(choices)}, "

@@ -22,6 +22,9 @@ import math, time
 async def mine(turn):
     return "Answer: cheat, Score: 1"
 
+def of_a_prompt(prompt: str):
+    return f"{len(prompt.strip())} characters\\nAnswer: left, Score: 1"
+
 async def raises(turn):
     raise KeyError("oh")
 
@@ -180,9 +183,18 @@ def test_check_shows_a_prompt_that_teaches_the_contract(s3gym: Runner) -> None:
     assert answer.code == 0
     assert "Answer: <ACTION>, Score: <SELF-SCORE>" in answer.out
     assert s3gym("check", "own_parts:mine").code == 0
+    assert s3gym("check", "own_parts:of_a_prompt").code == 0
     broken = s3gym("check", "own_parts:nan")
     assert broken.code == 1
     assert "nan" in broken.out
+
+
+def test_check_asks_an_agent_to_play_the_game_that_is_named(s3gym: Runner) -> None:
+    player = "s3gym.agents.strategist:StrategistAgent"
+    assert "no strategies for the game 'canary'" in s3gym("check", player).out
+    answer = s3gym("check", player, "--game", "snake")
+    assert (answer.code, answer.out) == (0, f"{player}: keeps the contract of an agent\n")
+    assert "did you mean 'snake'?" in s3gym("check", player, "--game", "snek").err
 
 
 def test_doctor_shows_no_key(s3gym: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,15 @@ async def test_every_shape_of_agent_passes(agent: object) -> None:
     await check_agent(agent)
 
 
+def of_a_prompt(prompt: str) -> dict[str, object]:
+    return {"action": "left" if prompt.strip() else "right", "self_score": 1}
+
+
+async def test_an_app_is_checked_as_a_study_would_run_it() -> None:
+    await check_agent(of_a_prompt)
+    await check_agent("strategist", game=load(GAMES["snake"]))
+
+
 @pytest.mark.parametrize("name", sorted(GAMES))
 async def test_an_agent_may_be_checked_on_any_game(name: str) -> None:
     async def stop(turn: Turn) -> tuple[str, float]:

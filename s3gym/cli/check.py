@@ -1,6 +1,7 @@
 """``s3gym check``: does your own game, memory or agent keep its contract?"""
 
 import inspect
+from functools import partial
 from typing import Any
 
 import anyio
@@ -15,24 +16,27 @@ from s3gym.records import Observation, Phase, Turn
 from s3gym.seeds import EpisodeSeeds
 from s3gym.testing import ConformanceError, check_agent, check_game, check_memory
 
+SAMPLE = "trust"
+"""Game of a sample prompt where none is named."""
+
 
 @click.command("check")
 @click.argument("name")
 @click.option("--show-prompt", is_flag=True, help="Print a sample prompt, and stop.")
-@click.option("--game", default="trust", help="Game of the sample prompt.")
+@click.option("--game", help="Game of the sample prompt, and the one that an agent plays.")
 @click.option("--layout", type=click.Choice(["paper", "cached"]), default="paper")
-def check_command(name: str, game: str, layout: Any, *, show_prompt: bool) -> None:
+def check_command(name: str, game: str | None, layout: Any, *, show_prompt: bool) -> None:
     """Check a plug-in, named as module:attribute; exit 1 when it breaks its contract."""
     find_own_modules()
     if ":" not in name:
         raise ConfigError(f"{name!r}: expected module:attribute, for example mine:MyAgent")
     found = load(name, "plug-in")
     if show_prompt:
-        for message in sample_turn(game).messages(layout):
+        for message in sample_turn(game or SAMPLE).messages(layout):
             say(f"[{message.role}]\n{message.content}\n")
         return
     try:
-        kind = _check(found, name)
+        kind = _check(found, game)
     except ConformanceError as error:
         for line in str(error).splitlines():
             say(line)
@@ -40,7 +44,7 @@ def check_command(name: str, game: str, layout: Any, *, show_prompt: bool) -> No
     say(f"{name}: keeps the contract of {kind}")
 
 
-def _check(found: Any, name: str) -> str:
+def _check(found: Any, game: str | None) -> str:
     if hasattr(found, "setup") and hasattr(found, "rules"):
         check_game(found)
         return "a game"
@@ -52,7 +56,8 @@ def _check(found: Any, name: str) -> str:
     if hasattr(made, "recall") and hasattr(made, "record"):
         anyio.run(check_memory, found)
         return "a memory"
-    anyio.run(check_agent, found)
+    spec = None if game is None else find_game(game)
+    anyio.run(partial(check_agent, found, game=spec))
     return "an agent"
 
 

@@ -9,9 +9,10 @@ from copy import deepcopy
 from typing import Any
 
 from s3gym.answered import decide
+from s3gym.catalog import find_agent
 from s3gym.contracts.agent import Agent, Forkable
 from s3gym.contracts.game import GameSpec
-from s3gym.parts import AgentPart, agent_part
+from s3gym.parts import AgentPart
 from s3gym.records import Decision, Episode, Phase, Turn
 from s3gym.seams import guarded, plugin_boundary
 from s3gym.testing.canary import CanaryGame
@@ -36,8 +37,8 @@ async def check_agent(
     """Check an agent.
 
     Args:
-        agent: What ``agent=`` takes: a class, a factory, an instance, a function of a turn, or an
-            agent that owns its memory.
+        agent: What ``agent=`` takes: a class, a factory, an instance, a function of a turn or of
+            a prompt, an agent of a framework, an agent that owns its memory, or a name.
         game: The game that it is asked to play; by default a small one of ours.
         seconds: Deadline of one answer, in seconds.
         seed: Fixes the episodes.
@@ -46,7 +47,7 @@ async def check_agent(
         ConfigError: It is no agent at all.
         ConformanceError: It breaks its contract; the error lists every broken promise.
     """
-    part = agent_part(agent)
+    part = find_agent(agent)
     check = _Check(part, game or CanaryGame(), seconds, seed)
     async with watching(LOOP_SECONDS):
         await check.run()

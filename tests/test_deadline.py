@@ -1,5 +1,6 @@
 """A plug-in's deadline counts its own time and not that of the services it waits for."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,15 @@ import anyio
 import pytest
 from studies import plan, run_plans
 
-from s3gym import calls
+from s3gym import calls, seams
 from s3gym.agents.model import ModelAgent
 from s3gym.deadline import deadline, service_time
-from s3gym.errors import ModelError
+from s3gym.errors import ModelError, PluginError
 from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.records import Turn
 from s3gym.schedule import Schedule
+from s3gym.seams import guarded
 from s3gym.store.file import open_reader
 from s3gym.testing.fakes import ScriptedChat
 
@@ -44,6 +46,20 @@ async def test_own_time_before_and_after_a_service_adds_up() -> None:
             await anyio.sleep(0.02)
         await anyio.sleep(0.03)
     assert scope.cancelled_caught
+
+
+async def test_a_plug_in_that_blocks_past_its_deadline_has_not_answered_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(seams, "LATE_SECONDS", 0.0)
+
+    async def act() -> str:
+        time.sleep(0.03)
+        return "left"
+
+    assert await guarded("agent 'mine'", "act", act, 60) == "left"
+    with pytest.raises(PluginError, match=r"agent 'mine' did not answer act within 0\.01 s"):
+        await guarded("agent 'mine'", "act", act, 0.01)
 
 
 async def test_calls_side_by_side_stop_the_clock_until_the_last_is_back() -> None:

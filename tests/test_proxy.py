@@ -22,7 +22,7 @@ from s3gym.errors import BudgetExhaustedError
 from s3gym.limits import Limits, LimitSettings
 from s3gym.meter import Meter
 from s3gym.proxy import Serving, environment
-from s3gym.proxy.upstream import Request, read_reply
+from s3gym.proxy.upstream import Request, estimated, read_reply
 from s3gym.records import Message, Usage
 from s3gym.store.store import Store
 
@@ -210,23 +210,24 @@ async def test_a_study_records_an_app_behind_its_proxy_and_pays_no_call_twice(
     assert whole.root == result.root
     audit = audit_store(tmp_path / "a.db", find_game)
     assert audit.level() != "fail", audit.findings
-    assert usage_of(tmp_path / "a.db") > 0 or stream
+    assert usage_of(tmp_path / "a.db") > 0
 
 
 def usage_of(store: Path) -> int:
     return sum(row[-4] for row in call_rows(store))
 
 
+@pytest.mark.parametrize("stream", [False, True])
 async def test_a_budget_stops_an_app_behind_the_proxy_and_leaves_it_resumable(
-    server: ModelServer, tmp_path: Path
+    *, stream: bool, server: ModelServer, tmp_path: Path
 ) -> None:
     model = server.script(by_hash)
     meter = Meter(budget=Budget(max_tokens=3000))
     with pytest.raises(BudgetExhaustedError, match="max_tokens is used up"):
-        await played(App(model), tmp_path / "a.db", server, limits=meter)
+        await played(App(model, stream=stream), tmp_path / "a.db", server, limits=meter)
     n_calls = len(server.requests(model))
     assert 1 < n_calls < 30
-    result = await played(App(model), tmp_path / "a.db", server)
+    result = await played(App(model, stream=stream), tmp_path / "a.db", server)
     assert result.root is not None
     assert len(server.requests(model)) == 30
 
@@ -315,6 +316,20 @@ def test_a_request_is_kept_part_by_part_and_without_its_headers() -> None:
     assert request.max_tokens() == 7
     assert (request.provider, "secret" in repr(request)) == ("openai", False)
     assert Request(path="/v1/messages?beta=true", body=b"{}").provider == "anthropic"
+
+
+def test_the_tokens_of_a_stream_that_tells_none_are_estimated() -> None:
+    told = 'data: {"usage": {"prompt_tokens": 3, "completion_tokens": 4}}\n\n'
+    silent = 'data: {"choices": [{"delta": {"content": "one "}}]}\n\n' * 5
+    request = Request(path="/v1/chat/completions", body=b'{"messages": []}')
+
+    def tokens(text: str) -> tuple[int, int]:
+        usage = estimated(read_reply(text), request).usage
+        return usage.input_tokens, usage.output_tokens
+
+    assert tokens(silent) == (6, 5)
+    assert tokens(silent + told) == (3, 4)
+    assert tokens('{"choices": []}') == tokens("neither") == (0, 0)
 
 
 def test_usage_is_read_from_a_responses_stream_too() -> None:

@@ -7,11 +7,12 @@ conversation once.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Literal, cast
 
 from s3gym.agents.connection import checked_url, retry_after, said
+from s3gym.broker import CHARACTERS_PER_TOKEN
 from s3gym.contracts.chat import Finish, Reply
 from s3gym.errors import ModelError, retryable_status
 from s3gym.records import Message, Role, Usage, is_count
@@ -168,7 +169,7 @@ class Upstream:
         Raises:
             UpstreamError: The server refused, or could not be reached.
         """
-        return read_reply(*await self.forward())
+        return estimated(read_reply(*await self.forward()), self._request)
 
     async def forward(self) -> tuple[str, Mapping[str, str]]:
         """Send the request as it is and return the answer's body and headers.
@@ -260,6 +261,20 @@ def read_reply(text: str, headers: Mapping[str, str] | None = None) -> Reply:
         model=model,
         request_id=given.get("x-request-id") or given.get("request-id") or name,
     )
+
+
+def estimated(reply: Reply, request: Request) -> Reply:
+    """Return a reply whose tokens are estimated where a stream tells none, else as it is.
+
+    OpenAI's chat streams tell none unless they are asked to, and no budget could be kept. An
+    event holds about one token.
+    """
+    usage = reply.usage
+    events = sum(line.startswith("data:") for line in reply.text.splitlines())
+    if usage.input_tokens or usage.output_tokens or not is_stream(reply.text) or not events:
+        return reply
+    asked = -(-len(request.body) // CHARACTERS_PER_TOKEN)
+    return replace(reply, usage=replace(usage, input_tokens=asked, output_tokens=events))
 
 
 def is_stream(text: str) -> bool:

@@ -24,7 +24,7 @@ from s3gym.events import Event
 from s3gym.fitting import check_oracle, check_parts, check_training
 from s3gym.oracle import Oracle
 from s3gym.parts import AgentPart, MemoryPart
-from s3gym.plans import StudyPlan, default_store, seed_plan
+from s3gym.plans import StudyPlan, default_store, difference, seed_plan
 from s3gym.provenance import provenance
 from s3gym.proxy.server import Serving, listening
 from s3gym.proxy.turns import Turns
@@ -386,14 +386,6 @@ def fitting_plans(sweep: Sweep, store: Store) -> list[StudyPlan]:
     for plan in plans:
         recorded = known.get(plan.id)
         if recorded is not None and recorded != plan.spec():
-            raise ConfigError(f"{store.path}: {plan.id}: {_difference(recorded, plan.spec())}")
+            raise ConfigError(f"{store.path}: {plan.id}: {difference(recorded, plan.spec())}")
     add_studies(store, [plan for plan in plans if plan.id not in known])
     return plans
-
-
-def _difference(recorded: str, given: str) -> str:
-    old, new = json.loads(recorded), json.loads(given)
-    for key in sorted({*old, *new}):
-        if old.get(key) != new.get(key):
-            return f"the store has {key} {old.get(key)!r}, but this run has {new.get(key)!r}"
-    return "the specifications differ"

@@ -1,5 +1,6 @@
 """What fixes a study and each of its episodes: parts, schedule, seeds and ids."""
 
+import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from s3gym.seams import ruled
 from s3gym.seeds import SEED_BITS, EpisodeSeeds, SeedPlan, derive
 from s3gym.store.chain import canonical
 from s3gym.store.ledger import EpisodeRow
+from s3gym.text import shorten
 from s3gym.training import Training
 
 
@@ -80,6 +82,17 @@ class StudyPlan:
         return schedule.exploration_episodes + schedule.evaluation_episodes * len(
             schedule.checkpoints
         )
+
+
+def difference(recorded: str, given: str) -> str:
+    """Return the first key in which two specifications of a study differ, and its values."""
+    old, new, path = json.loads(recorded), json.loads(given), ""
+    while isinstance(old, dict) and isinstance(new, dict):
+        key = next((key for key in sorted({*old, *new}) if old.get(key) != new.get(key)), None)
+        if key is None:
+            return "the specifications differ"
+        old, new, path = old.get(key), new.get(key), f"{path}.{key}" if path else key
+    return f"the store has {path} {shorten(old)}, but this run has {shorten(new)}"
 
 
 def episode_id(study: str, phase: Phase, ordinal: int, checkpoint: int | None) -> str:

@@ -1,6 +1,8 @@
 """Studies where Python programs run them: in a notebook, in one event loop, one after the other."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -50,3 +52,21 @@ def test_an_error_of_a_study_comes_without_another_one_before_it() -> None:
     with pytest.raises(ConfigError, match="no game is called") as caught:
         Study(game="snek", agent=polite).run_sync()
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"schedule": Schedule(**TINY.model_dump() | {"max_steps": 5})}, "schedule.max_steps 64"),
+        ({"options": {"trust": {"detective": "first_rounds"}}}, "options.detective 'any_round'"),
+        ({"settings": {"mine": 1}}, "settings '{}'"),
+    ],
+)
+def test_a_resume_that_does_not_fit_names_the_key_that_differs(
+    tmp_path: Path, other: dict[str, Any], says: str
+) -> None:
+    store = tmp_path / "a.db"
+    given: dict[str, Any] = {"game": "trust", "agent": polite, "schedule": TINY, "repeats": 1}
+    Study(**given, store=store).run_sync()
+    with pytest.raises(ConfigError, match=f"r0: the store has {re.escape(says)}, but this run has"):
+        Study(**given | other, store=store).resume_sync()

@@ -21,7 +21,7 @@ from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.events import Event
-from s3gym.fitting import check_oracle, check_parts, check_training
+from s3gym.fitting import check_numbers, check_oracle, check_parts, check_training
 from s3gym.oracle import Oracle
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.plans import StudyPlan, default_store, difference, seed_plan
@@ -144,6 +144,7 @@ class Sweep:
         Raises:
             ConfigError: A name, option or part is wrong, or two parts share a name.
         """
+        check_numbers(self.schedule, self.repeats, self.seed, self.at_most)
         games = [find_game(game) for game in self.games]
         agents, memories = self._parts()
         check_parts(games, agents, memories)
@@ -152,8 +153,6 @@ class Sweep:
         unknown = sorted(set(self.options) - {game.name for game in games})
         if unknown:
             raise ConfigError(f"games.{unknown[0]}: this game is not part of the run")
-        if self.repeats < 1:
-            raise ConfigError(f"repeats: expected at least 1, got {self.repeats!r}")
         explorer = find_agent("reference") if self.oracle == "explorer" else None
         seeds = seed_plan(self.seed, self.salt, self.schedule, sealed=self.seal is not None)
         options = {game.name: playable(game, self.options.get(game.name, {})) for game in games}

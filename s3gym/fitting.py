@@ -1,11 +1,15 @@
 """Do the parts of a run fit together? Asked before anything is written."""
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 
 from s3gym.contracts.game import GameSpec
 from s3gym.errors import ConfigError
 from s3gym.oracle import ORACLES, Oracle
 from s3gym.parts import AgentPart, MemoryPart
+from s3gym.schedule import Schedule
+from s3gym.seeds import SEED_BITS
+from s3gym.text import shorten
 from s3gym.training import Training
 
 
@@ -21,6 +25,26 @@ def check_parts(
     _must_differ("agent", [agent.name for agent in agents])
     _must_differ("memory", [memory.name for memory in memories])
     _own_needs_forkable(agents, memories)
+
+
+def check_numbers(schedule: Schedule, repeats: int, seed: int | None, at_most: int) -> None:
+    """Check what a program gives as plain values; a study file is checked where it is read.
+
+    Raises:
+        ConfigError: One of them is of another kind or out of its range.
+    """
+    if not isinstance(schedule, Schedule):
+        raise ConfigError(
+            f"schedule: expected a Schedule, for example Schedule.quick(), got {shorten(schedule)}"
+        )
+    ranges = {"repeats": (repeats, 1), "at_most": (at_most, 1), "seed": (seed or 0, 0)}
+    for name, (value, least) in ranges.items():
+        if not isinstance(value, Integral) or value < least:
+            raise ConfigError(
+                f"{name}: expected a whole number of at least {least}, got {shorten(value)}"
+            )
+    if seed is not None and seed >= 2**SEED_BITS:
+        raise ConfigError(f"seed: expected less than 2**{SEED_BITS}, got {shorten(seed)}")
 
 
 def check_oracle(

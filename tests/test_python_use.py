@@ -57,6 +57,28 @@ def test_an_error_of_a_study_comes_without_another_one_before_it() -> None:
 @pytest.mark.parametrize(
     ("other", "says"),
     [
+        ({"schedule": "quick"}, "schedule: expected a Schedule, for example Schedule.quick()"),
+        ({"schedule": None}, "schedule: expected a Schedule"),
+        ({"repeats": "3"}, "repeats: expected a whole number of at least 1, got '3'"),
+        ({"repeats": 0}, "repeats: expected a whole number of at least 1, got 0"),
+        ({"at_most": 0}, "at_most: expected a whole number of at least 1, got 0"),
+        ({"seed": -1}, "seed: expected a whole number of at least 0, got -1"),
+        ({"seed": "x"}, "seed: expected a whole number of at least 0, got 'x'"),
+        ({"seed": 2**63}, "seed: expected less than 2**63"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_a_store_is_made(
+    tmp_path: Path, other: dict[str, Any], says: str
+) -> None:
+    given: dict[str, Any] = {"game": "trust", "agent": polite, "schedule": TINY, "seed": 7}
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        Study(**given | other, store=tmp_path / "a.db").run_sync()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
         ({"schedule": Schedule(**TINY.model_dump() | {"max_steps": 5})}, "schedule.max_steps 64"),
         ({"options": {"trust": {"detective": "first_rounds"}}}, "options.detective 'any_round'"),
         ({"settings": {"mine": 1}}, "settings '{}'"),

@@ -24,7 +24,10 @@ from s3gym.text import shorten
 
 
 class FunctionAgent:
-    """An agent made of a function: an async one is awaited, a plain one runs in a thread."""
+    """An agent made of a function: an async one is awaited, a plain one runs in a thread.
+
+    What a plain one gives to await, as a lambda or a decorator round an async one does, is awaited.
+    """
 
     stateless = True
 
@@ -36,7 +39,8 @@ class FunctionAgent:
         """Return what the function answers."""
         if self._waits:
             return await cast(ActFunction, self._function)(turn)
-        return cast(Answer, await _in_thread(self._function, turn))
+        answer = await _in_thread(self._function, turn)
+        return cast(Answer, await answer if inspect.isawaitable(answer) else answer)
 
 
 async def _in_thread(function: Callable[[Turn], Any], turn: Turn) -> Any:

@@ -54,6 +54,18 @@ async def test_a_function_of_a_prompt_gets_all_of_it() -> None:
     assert await as_agent(bot).act(turn()) == "I think.\nAnswer: cheat, Score: 2"
 
 
+async def test_what_a_plain_function_gives_to_await_is_awaited() -> None:
+    async def playing(now: Turn, action: str) -> tuple[str, float]:
+        return action, 1.0
+
+    def asked(prompt: str) -> Any:
+        return playing(turn(), "cheat" if "the board" in prompt else "END")
+
+    assert await find_agent(lambda now: playing(now, "cheat")).make().act(turn()) == ("cheat", 1.0)
+    assert await as_agent(lambda now: playing(now, "cheat")).act(turn()) == ("cheat", 1.0)
+    assert await find_agent(asked).make().act(turn()) == ("cheat", 1.0)
+
+
 async def test_a_function_of_a_turn_may_answer_with_an_object_or_a_dictionary() -> None:
     async def one(now: Turn) -> Any:
         return SimpleNamespace(action="cheat", self_score=1.5)

@@ -135,6 +135,11 @@ def find_game(game: str | GameSpec) -> GameSpec:
     found, label = (game, "")
     if isinstance(game, str):
         found, label, _ = _find("game", game)
+    if isinstance(found, type):
+        raise ConfigError(
+            f"game {label or shorten(found.__name__)}: expected a GameSpec, got a class; give an "
+            f"instance of it"
+        )
     needed = ("name", "version", "options", "anchors", "instruction", "rules", "setup")
     missing = [attribute for attribute in needed if not hasattr(found, attribute)]
     if missing:

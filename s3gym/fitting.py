@@ -108,8 +108,8 @@ def _own_needs_forkable(agents: Iterable[AgentPart], memories: Iterable[MemoryPa
     for agent in agents:
         if agent.forkable is None and agent.learn is None and agent.makes_forkable is False:
             raise ConfigError(
-                f"memory 'own' needs an agent that owns its memory (fork and learn); agent "
-                f"{agent.name!r} does not"
+                f"memory 'own' needs an agent that owns its memory (fork and learn; or an instance "
+                f"with learn alone); agent {agent.name!r} does not"
             )
 
 

@@ -50,6 +50,9 @@ def game(name, version=1):
         setup=None,
     )
 
+class Spec:
+    name, version, options, anchors, instruction, rules, setup = "spec", 1, *[None] * 5
+
 slash, empty, half, versioned = game("a/b"), game(""), game("\\ud800"), game("a", "one")
 '''
 
@@ -231,6 +234,8 @@ DEEP = '{"a":' * 3_000
         (["run", "--agent", "own_parts:NeedsArguments"], 2, "called without arguments"),
         (["run", "--memory", "own"], 2, "memory 'own' needs an agent that owns its memory"),
         (["run", "--game", "own_parts:number"], 2, "expected a GameSpec"),
+        (["run", "--game", "own_parts:Spec"], 2, "expected a GameSpec, got a class; give an inst"),
+        (["check", "own_parts:Spec"], 2, "game 'Spec': expected a GameSpec, got a class"),
         (["run", "--game", "own_parts:slash"], 2, "letters, digits and '_', '-' or '.', got 'a/b'"),
         (["run", "--game", "own_parts:empty"], 2, "or '.', got ''"),
         (["run", "--game", "own_parts:half"], 2, "or '.', got '\\ud800'"),

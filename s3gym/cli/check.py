@@ -46,7 +46,10 @@ def check_command(name: str, game: str | None, layout: Any, *, show_prompt: bool
 
 def _check(found: Any, game: str | None) -> str:
     if hasattr(found, "setup") and hasattr(found, "rules"):
-        check_game(found)
+        spec: Any = found
+        if isinstance(found, type):
+            find_game(spec)  # says that it is a class
+        check_game(spec)
         return "a game"
     made = found
     if isinstance(found, type) or (

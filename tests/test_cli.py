@@ -95,7 +95,9 @@ def test_the_main_job(s3gym: Runner) -> None:
     root = re.search(r"root ([0-9a-f]{64})", answer.out)
     assert root
     assert s3gym("audit", "out.db", "--expect", root[1]).code == 0
+    assert s3gym("audit", "out.db", "--expect", f" {root[1].upper()}\n").code == 0
     assert s3gym("audit", "out.db", "--expect", "0" * 64).code == 1
+    assert s3gym("audit", "out.db", "--expect", "").code == 1
     status = s3gym("status", "out.db")
     assert f"all 4 studies done; root {root[1]}" in status.out
     replay = s3gym("replay", "out.db", "trust/strategist/history/r1/e006.2")

@@ -13,6 +13,7 @@ import pytest
 
 from s3gym.cli.console import PrintableFormatter
 from s3gym.cli.main import COMMANDS, main
+from s3gym.store.store import Store
 
 QUICK = ["--schedule", "quick", "--seed", "7", "--repeats", "1", "--quiet"]
 OWN = '''
@@ -357,6 +358,12 @@ def test_run_refuses_an_odd_store(s3gym: Runner, store: str, says: str) -> None:
     answer = s3gym("run", *QUICK, "--store", store)
     assert answer.code == 2
     assert says in answer.err
+
+
+def test_status_says_that_a_store_of_calls_alone_holds_no_study(s3gym: Runner) -> None:
+    Store.create("calls.db").close()
+    answer = s3gym("status", "calls.db")
+    assert (answer.code, answer.out) == (0, "The store holds no study.\n")
 
 
 def test_an_interrupted_run_names_its_own_store(

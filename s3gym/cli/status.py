@@ -45,7 +45,9 @@ def status_command(store: Path) -> None:
             ):
                 say(f"    checkpoint {checkpoint} is invalid: {reason}")
         unfinished = sum(row[2] != "done" for row in studies)
-        if unfinished:
+        if not studies:
+            say("The store holds no study.")
+        elif unfinished:
             say(f"{unfinished} of {len(studies)} studies unfinished: s3gym resume {store}")
         else:
             say(f"all {len(studies)} studies done; root {store_root(db)}")

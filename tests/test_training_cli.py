@@ -4,14 +4,17 @@ import json
 import sqlite3
 import sys
 from contextlib import closing
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from trainings import SCRIPT
 
 from s3gym.cli.main import main
-from s3gym.cli.moved import is_moved_agent
-from s3gym.config import read_config
+from s3gym.cli.moved import is_moved_agent, note_moved, words_of_record
+from s3gym.cli.training import recorded_training
+from s3gym.config import TrainingConfig, override, read_config
 from s3gym.errors import ConfigError
 from s3gym.schedule import Schedule
 from s3gym.store import file
@@ -365,6 +368,31 @@ def test_an_agent_may_be_moved_when_its_weights_are_the_base(
     table = {} if base is None else {"base": base}
     assert is_moved_agent({"agent": agents, "training": table}, given) is expected
     assert not is_moved_agent({"agent": agents}, given)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "given", "fits"),
+    [
+        ({"batch": 4, "accumulate": 1}, ["batch=1", "accumulate=4", "checkpointing=true"], True),
+        ({"device": "cuda", "rank": 4}, ["device=cpu", "threads=1"], True),
+        ({}, ["device=cpu"], True),
+        ({"device": "cuda", "rank": 4}, ["device=cpu", "rank=8"], False),
+        ({"max_length": 900}, ["max_length=500"], False),
+        ({}, ["chat={max_wait=1}"], False),
+    ],
+)
+def test_a_resume_may_fit_the_updates_of_trl_to_its_machine(
+    recorded: dict[str, Any], given: list[str], fits: bool
+) -> None:
+    before = recorded_training(TrainingConfig(trl=recorded))
+    values: dict[str, Any] = {"agent": ["hf:small"], "training": deepcopy(before)}
+    for _ in range(2):  # a sweep's folder keeps what a resume was given, for the next one
+        words = words_of_record(values)
+        override(values, [f"training.trl.{setting}" for setting in given])
+        note_moved(values, words)
+    config = TrainingConfig(**values["training"])
+    assert config.trl != recorded
+    assert (recorded_training(config) == before) is fits
 
 
 def test_what_a_resume_found_moved_is_not_written_by_hand(

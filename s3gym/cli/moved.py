@@ -1,7 +1,8 @@
-"""A training store that was moved, or is resumed from another folder: what is still the same.
+"""A training store that was moved, or is resumed on another machine: what is still the same.
 
-Weights are the same by their hash, a command by its words, of which files may lie elsewhere. What
-was found elsewhere is used from there; the specification keeps the words of the record.
+Weights are the same by their hash, a command by its words, of which files may lie elsewhere, and
+settings of TRL but for those of the machine. What is given anew is used; the specification keeps
+the words of the record.
 """
 
 import shlex
@@ -19,10 +20,12 @@ from s3gym.trainer_seam import base_weights, label_of
 from s3gym.training import Training
 
 HF = "hf:"
+OF_MACHINE = frozenset({"accumulate", "batch", "checkpointing", "device", "threads"})
+"""Settings of TRL that fit an update to a machine; its name fixes the examples of a step."""
 
 
 def words_of_record(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a record names what can be moved: agent, base and command of its training."""
+    """Return how a record names what can change: agent, base, command, and settings of TRL."""
     table = recorded.get("training")
     return {} if table is None else _words(recorded) | table.get("recorded", {})
 
@@ -39,6 +42,8 @@ def note_moved(recorded: dict[str, Any], words: Mapping[str, Any]) -> None:
     moved = {key: word for key, word in words.items() if word != now[key]}
     if "command" in moved:
         must_be_the_same_command(moved["command"] or (), now["command"] or ())
+    if "trl" in moved and _results(moved["trl"]) != _results(now["trl"]):
+        del moved["trl"]  # so the specification differs, which is refused with both
     recorded["training"]["recorded"] = moved
 
 
@@ -48,7 +53,12 @@ def _words(recorded: Mapping[str, Any]) -> dict[str, Any]:
         "agent": agents[0] if len(agents) == 1 else None,
         "base": table.get("base"),
         "command": table.get("command"),
+        "trl": dict(table.get("trl", {})) or None,
     }
+
+
+def _results(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (settings or {}).items() if key not in OF_MACHINE}
 
 
 def must_be_there(recorded: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from trainings import training
 
 from s3gym.api import Sweep
 from s3gym.cluster import ray_connect
@@ -95,6 +96,20 @@ def test_what_only_one_process_has_is_refused(monkeypatch: pytest.MonkeyPatch) -
         check_engine(Sweep(agents=["human"]), ClusterConfig(), None)
     with pytest.raises(ConfigError, match="S3GYM_TEST_NOT_SET is not set"):
         check_engine(Sweep(), ClusterConfig(env=("S3GYM_TEST_NOT_SET",)), None)
+
+
+def test_weights_need_a_folder_that_is_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_connect, "find_spec", lambda name: name)
+    sweep, apart = Sweep(training=training(tmp_path)), ClusterConfig(shared=False)
+    with pytest.raises(ConfigError, match="weights that lie beside its shard; use a folder that"):
+        check_engine(sweep, apart, "auto")
+    with pytest.raises(ConfigError, match="weights that lie beside its shard"):
+        check_engine(sweep, ClusterConfig(shared=False, address="auto"), None)
+    check_engine(sweep, apart, None)  # a cluster on this machine sees the folder
+    check_engine(sweep, ClusterConfig(), "auto")
+    check_engine(Sweep(), apart, "auto")
 
 
 def test_keys_are_set_for_one_task_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:

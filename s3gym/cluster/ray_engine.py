@@ -136,6 +136,11 @@ def check_engine(sweep: Sweep, cluster: ClusterConfig, address: str | None) -> M
         raise ConfigError(f"limits: expected a Meter, got {type(meter).__name__}")
     keys_of(cluster)
     address = address or cluster.address
+    if sweep.training is not None and address is not None and not cluster.shared:
+        raise ConfigError(
+            "cluster.shared: false, but a training study goes on from weights that lie beside its "
+            "shard; use a folder that all machines see"
+        )
     if address is not None and ":" in (target := checked_address(address)):
         must_answer(target)
     return meter

@@ -79,7 +79,7 @@ def cluster(*nodes: dict[str, Any]) -> Iterator[Any]:
     """Start a cluster of this machine; its head has no room for studies."""
     from ray.cluster_utils import Cluster
 
-    made = Cluster(
+    made: Any = Cluster(
         initialize_head=True,
         head_node_args={
             "num_cpus": 0,

@@ -12,15 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tiny_model import make_speaking_model, needs_training_libraries
+from tiny_model import make_speaking_model, make_tiny_model, needs_training_libraries
 
+from s3gym.agents.hf_chat import HFChat
 from s3gym.agents.model import ModelAgent
+from s3gym.agents.train_trl import TRLTrainer
 from s3gym.api import Study
 from s3gym.audit import audit_store
-from s3gym.catalog import find_game
+from s3gym.catalog import find_game, teachings
 from s3gym.records import Message
 from s3gym.schedule import Schedule
+from s3gym.sft import SFTPolicy
 from s3gym.testing.fakes import ScriptedChat
+from s3gym.training import Training
 
 STUDY = """
 pathway = "training"
@@ -111,6 +115,36 @@ def n_updates(store: Path) -> int:
         return int(str(rows(store, "SELECT count(*) FROM updates WHERE version > 0")[0][0]))
     except sqlite3.OperationalError:  # not there yet
         return 0
+
+
+def test_one_update_of_a_real_model_is_made_played_with_and_audited(tmp_path: Path) -> None:
+    needs_training_libraries()
+    model, store = make_tiny_model(tmp_path / "tiny"), tmp_path / "a.db"
+    Study(
+        game="trust",
+        agent=ModelAgent(HFChat(model, device="cpu"), layout="cached"),
+        training=Training(
+            trainer=TRLTrainer(model, device="cpu", steps=2), policy=SFTPolicy(min_score=0)
+        ),
+        oracle="explorer",  # random weights give no answer that could become an example
+        schedule=Schedule(
+            exploration_episodes=1,
+            evaluate_every=1,
+            evaluation_episodes=1,
+            max_steps=3,
+            reply_tokens=4,
+        ),
+        repeats=1,
+        seed=5,
+        store=store,
+    ).run_sync()
+    query = "SELECT outcome, n_examples, weights FROM updates ORDER BY version"
+    (base, _, before), (outcome, n_examples, after) = rows(store, query)
+    assert (base, outcome, n_examples) == ("base", "trained", 3)
+    assert before != after
+    assert rows(store, "SELECT count(*) FROM scores") == [(1 + 2,)]
+    audit = audit_store(store, find_game, teachings=teachings())
+    assert {finding.check for finding in audit.findings} == {"schedule"}  # the oracle is named
 
 
 @pytest.mark.slow

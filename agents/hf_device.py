@@ -52,7 +52,7 @@ def checked_device(device: str) -> str:
     Raises:
         ConfigError: It names none.
     """
-    kind, colon, number = device.partition(":")
+    kind, colon, number = str(device).partition(":")  # a study file may hold anything
     if kind not in DEVICES or (colon and not (kind == "cuda" and number.isdecimal())):
         raise ConfigError(
             f"expected device {', '.join(map(repr, DEVICES))} or 'cuda:NUMBER', got {device!r}"
@@ -87,8 +87,8 @@ def computing_threads(threads: int | None) -> int:
     Threads that wait for one another become many times slower when they must share a core.
 
     Raises:
-        ConfigError: The number is below 1.
+        ConfigError: It is no whole number from 1 on.
     """
-    if threads is not None and threads < 1:
-        raise ConfigError(f"expected threads of at least 1, got {threads}")
+    if threads is not None and not (isinstance(threads, int) and threads >= 1):
+        raise ConfigError(f"expected threads of at least 1, got {threads!r}")
     return threads or max(1, (os.cpu_count() or 1) - 1)

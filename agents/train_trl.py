@@ -131,7 +131,7 @@ class TRLTrainer:
             raise ConfigError(f"trainer trl: {_fault(error)}") from None
         self._base, self._hub = str(base).removeprefix(PREFIX), hub
         self._device, self._threads = checked_device(device), computing_threads(threads)
-        self._template, self._chat = dict(template or {}), _checked_chat(chat or {})
+        self._template, self._chat = _table("template", template), _checked_chat(chat)
         shown = "".join(f" {key}={value}" for key, value in sorted(self._template.items()))
         self.name = f"trl {self.settings.shown}{shown}"
         if not hub:
@@ -289,13 +289,20 @@ class TRLTrainer:
         return ServiceError(f"{self.name}: the update {how}: {said}{kept}")
 
 
-def _checked_chat(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _table(name: str, given: object) -> dict[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"trainer trl: {name}: expected a table, got {given!r}")
+    return dict(given or {})
+
+
+def _checked_chat(given: object) -> dict[str, Any]:
     """Return arguments of ``HFChat``; a wrong one is found before anything is trained."""
+    arguments = _table("chat", given)
     try:
         signature(HFChat).bind("", model=None, label=None, **arguments)
     except TypeError as error:
         raise ConfigError(f"trainer trl: chat: {error}") from error
-    return dict(arguments)
+    return arguments
 
 
 def _row(example: Example) -> dict[str, Any]:

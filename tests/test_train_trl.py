@@ -129,6 +129,22 @@ def test_the_name_holds_what_changes_the_weights(tmp_path: Path) -> None:
     assert TRLTrainer(base, device="cpu", threads=2).name == TRLTrainer(base).name
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"device": 5}, "expected device 'auto', .* got 5"),
+        ({"threads": "x"}, "expected threads of at least 1, got 'x'"),
+        ({"threads": 1.5}, "expected threads of at least 1, got 1.5"),
+        ({"template": 5}, "trainer trl: template: expected a table, got 5"),
+        ({"chat": 5}, "trainer trl: chat: expected a table, got 5"),
+    ],
+)
+def test_a_study_file_may_hold_any_value(tmp_path: Path, given: Any, says: str) -> None:
+    base = fake_model(tmp_path / "m")
+    with pytest.raises(ConfigError, match=says):
+        TRLTrainer(base, **given)
+
+
 def test_wrong_settings_are_named(tmp_path: Path) -> None:
     base = fake_model(tmp_path / "m")
     with pytest.raises(ConfigError, match=r"trainer trl: there is no setting 'ranks'; there are"):

@@ -14,7 +14,7 @@ from trainings import SCRIPT
 from s3gym.cli.main import main
 from s3gym.cli.moved import is_moved_agent, note_moved, words_of_record
 from s3gym.cli.training import recorded_training
-from s3gym.config import TrainingConfig, override, read_config
+from s3gym.config import TrainingConfig, override, read_config, validated
 from s3gym.errors import ConfigError
 from s3gym.schedule import Schedule
 from s3gym.store import file
@@ -338,6 +338,16 @@ def test_other_weights_and_other_commands_are_refused_by_a_resume(
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.parametrize("key", ["training", "training.command", "agent"])
+def test_a_wrong_value_for_a_resume_is_one_clear_error(
+    place: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    assert s3gym("run", "study.toml", "--store=a.db", "--quiet") == 0
+    capsys.readouterr()
+    assert s3gym("resume", "a.db", *AGAIN, f"--set={key}=5") == 2
+    assert f"a.db: {key}: input should be a valid " in capsys.readouterr().err
+
+
 def test_a_base_in_other_words_needs_a_record_of_its_hash(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -393,6 +403,11 @@ def test_a_resume_may_fit_the_updates_of_trl_to_its_machine(
     config = TrainingConfig(**values["training"])
     assert config.trl != recorded
     assert (recorded_training(config) == before) is fits
+    words = words_of_record(values)
+    override(values, ["training.trl=5"])
+    note_moved(values, words)
+    with pytest.raises(ConfigError, match="trl: input should be a valid dictionary, got 5"):
+        validated(TrainingConfig, values["training"], "test")
 
 
 def test_what_a_resume_found_moved_is_not_written_by_hand(

@@ -49,11 +49,12 @@ def note_moved(recorded: dict[str, Any], words: Mapping[str, Any]) -> None:
 
 def _words(recorded: Mapping[str, Any]) -> dict[str, Any]:
     table, agents = recorded["training"], recorded["agent"]
+    settings = table.get("trl")
     return {
         "agent": agents[0] if len(agents) == 1 else None,
         "base": table.get("base"),
         "command": table.get("command"),
-        "trl": dict(table.get("trl", {})) or None,
+        "trl": dict(settings) if settings and isinstance(settings, Mapping) else None,
     }
 
 

@@ -163,6 +163,7 @@ def _continue(
         (recorded.setdefault(table, {}) if table else recorded)[name] = value
     recorded["schedule"] = recorded["schedule"].model_dump()
     override(recorded, overrides)
+    validated(RunConfig, recorded, str(store))  # what follows reads it
     note_moved(recorded, words)
     if not keys_are_elsewhere(engine):
         must_be_there(recorded)

@@ -117,7 +117,7 @@ class OpenAIFineTune:
         }
         self._wanted = {key: value for key, value in wanted.items() if value is not None}
         for key, value in (*self._wanted.items(), ("poll_seconds", poll_seconds), ("hours", hours)):
-            if not value > 0:
+            if not (isinstance(value, (int, float)) and value > 0):
                 raise ConfigError(f"trainer openai: expected {key} above 0, got {value!r}")
         self._arguments = dict(arguments or {})
         self._poll, self._longest = poll_seconds, hours * HOUR

@@ -10,7 +10,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from s3gym.budget import Price
 from s3gym.errors import ConfigError
@@ -79,7 +87,32 @@ class BudgetConfig(BaseModel):
 
 
 VARIABLE = "^[A-Za-z_][A-Za-z0-9_]*$"
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LEAST = 0.0001
+"""Least part of a resource that Ray counts."""
+COUNTED = frozenset({"CPU", "GPU", "memory", "object_store_memory"})
+"""Names that Ray refuses as those of further resources."""
+
+
+def _amount(value: float) -> float:
+    if 0 < value < LEAST:
+        raise ValueError(f"expected 0 or at least {LEAST}, got {value}")
+    return value
+
+
+def _gpus(value: float) -> float:
+    if value > 1 and value % 1:
+        raise ValueError(f"expected a part of one GPU or a whole number of them, got {value}")
+    return value
+
+
+def _resources(amounts: dict[str, float]) -> dict[str, float]:
+    for name in amounts:
+        if name in COUNTED or not name:
+            raise ValueError(f"expected names of further resources, got {name!r}")
+    return amounts
+
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_amount)]
 
 
 class ClusterConfig(BaseModel):
@@ -91,8 +124,10 @@ class ClusterConfig(BaseModel):
         default=None, description="HOST:PORT or auto; a cluster of this machine when not given"
     )
     num_cpus: Amount = Field(default=1.0, description="cores that a study takes; may be a part")
-    num_gpus: Amount = Field(default=0.0, description="GPUs that a study takes; may be a part")
-    resources: dict[str, Amount] = Field(
+    num_gpus: Annotated[Amount, AfterValidator(_gpus)] = Field(
+        default=0.0, description="GPUs that a study takes; may be a part"
+    )
+    resources: Annotated[dict[str, Amount], AfterValidator(_resources)] = Field(
         default_factory=dict, description="further resources that a study takes, by name"
     )
     retries: Annotated[int, Field(ge=-1)] = Field(

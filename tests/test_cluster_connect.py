@@ -219,6 +219,11 @@ def test_a_task_of_a_driver_with_another_version_is_refused(folder: SweepFolder)
     ("given", "message"),
     [
         ({"num_gpus": -1}, "cluster.num_gpus"),
+        ({"num_gpus": 1.5}, "cluster.num_gpus: .*whole number of them, got 1.5"),
+        ({"num_cpus": 1e-9}, "cluster.num_cpus: .*0 or at least 0.0001, got 1e-09"),
+        ({"resources": {"x": 1e-9}}, "cluster.resources.x: .*at least 0.0001"),
+        ({"resources": {"GPU": 1}}, "cluster.resources: .*further resources, got 'GPU'"),
+        ({"resources": {"": 1}}, "cluster.resources: .*got ''"),
         ({"retries": -2}, "cluster.retries"),
         ({"env": ["sk-123"]}, "cluster.env"),
         ({"gpus": 1}, "gpus"),

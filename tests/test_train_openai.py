@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -302,6 +303,9 @@ async def test_a_missing_key_is_found_before_anything_is_sent(
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="expected n_epochs above 0, got 0"):
         OpenAIFineTune("m", epochs=0)
+    hours: Any = "x"  # a study file may hold anything
+    with pytest.raises(ConfigError, match="expected hours above 0, got 'x'"):
+        OpenAIFineTune("m", hours=hours)
     with pytest.raises(ConfigError, match=r"chat: .*'heat'"):
         OpenAIFineTune("m", chat={"heat": 1})
     with pytest.raises(ConfigError, match="expected the id of a model, got 'openai:'"):

@@ -26,7 +26,7 @@ def show_command(store: Path, study: str | None, checkpoint: int | None) -> None
     """Show what the agent knew, and the episodes that it came from."""
     text, sources, state = _version(store, study, checkpoint)
     say(text or "(nothing)")
-    say(f"\nsources: {', '.join(sources) or 'none'}")
+    say(f"\nsources: {sources or 'none'}")
     if state:
         say(json.dumps(state, indent=1, sort_keys=True, ensure_ascii=False))
 
@@ -45,7 +45,7 @@ def diff_command(store: Path, first: int, second: int, study: str | None) -> Non
 
 def _version(
     store: Path, study: str | None, version: int | None
-) -> tuple[str, list[str], dict[str, object]]:
+) -> tuple[str, str, dict[str, object]]:
     with as_store(store, study or "") as rows, closing(file.open_learner(rows)) as db:
         studies = [
             row[0] for row in db.execute("SELECT DISTINCT study FROM memory_versions ORDER BY 1")
@@ -76,5 +76,6 @@ def _version(
             (chosen, 2**62 if version is None else version),
         ).fetchone()
     if row is None:
-        return "", [], {}
-    return row[0], json.loads(row[1]), json.loads(row[2])
+        return "", "", {}
+    with file.damaged_rows(store):
+        return str(row[0]), ", ".join(json.loads(row[1])), json.loads(row[2])

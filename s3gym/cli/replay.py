@@ -22,7 +22,11 @@ from s3gym.store.verdicts import VerdictLog
 @click.option("--raw", is_flag=True, help="Show the model's whole replies.")
 def replay_command(store: Path, episode: str | None, *, recollection: bool, raw: bool) -> None:
     """Show an episode: what the agent saw, what it answered, and the withheld reward."""
-    with as_store(store, episode or "") as rows, closing(file.open_reader(rows)) as db:
+    with (
+        as_store(store, episode or "") as rows,
+        file.damaged_rows(store),
+        closing(file.open_reader(rows)) as db,
+    ):
         names = [row[0] for row in db.execute("SELECT id FROM episodes ORDER BY id")]
         if episode is None:
             for name in names:

@@ -59,7 +59,12 @@ async def guarded(label: str, what: str, call: Callable[[], Awaitable[T]], secon
         with deadline(seconds) as scope:
             try:
                 with plugin_boundary(label, what):
-                    answer = await call()
+                    given = call()
+                    if not inspect.isawaitable(given):
+                        raise PluginError(
+                            f"{label} gave nothing to await in {what}: expected 'async def'"
+                        )
+                    answer = await given
             finally:
                 blocked = has_blocked(label)  # asked even after an error, so that no trace is left
             if blocked:

@@ -292,3 +292,13 @@ async def test_a_plug_in_that_was_broken_off_once_is_not_blamed_later(tmp_path: 
     outcome = await run_plans(tmp_path / "a.db", plans, block_seconds=0.1, at_most=1)
     (reason,) = outcome.failed.values()  # of whichever study came first
     assert "raised RuntimeError" in reason
+
+
+async def test_an_act_that_gives_nothing_to_await_says_what_it_should_be(tmp_path: Path) -> None:
+    class Plain:
+        def act(self, turn: Turn) -> Any:
+            return "cheat", 0.0
+
+    outcome = await run_plans(tmp_path / "a.db", [plan(agent=Plain)])
+    (reason,) = outcome.failed.values()
+    assert "gave nothing to await in act (step 0): expected 'async def'" in reason

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from s3gym.agents.strategies import playbook_of
+from s3gym.agents.strategies import PLAYBOOKS, playbook_of
 from s3gym.agents.strategies.playbook import Playbook
 from s3gym.contracts.agent import Answer
 from s3gym.records import Decision, Phase, Recollection, Step, Turn
@@ -59,6 +59,7 @@ class StrategistAgent:
     """
 
     stateless = True
+    knows = frozenset(PLAYBOOKS)
 
     async def act(self, turn: Turn) -> Answer:
         """Return the strategy's move; the note names the strategy.

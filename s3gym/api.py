@@ -21,7 +21,7 @@ from s3gym.contracts.chat import ChatModel, Reply
 from s3gym.contracts.game import GameSpec, Options
 from s3gym.errors import ConfigError, StoreError
 from s3gym.events import Event
-from s3gym.fitting import check_numbers, check_oracle, check_parts, check_training
+from s3gym.fitting import check_knows, check_numbers, check_oracle, check_parts, check_training
 from s3gym.oracle import Oracle
 from s3gym.parts import AgentPart, MemoryPart
 from s3gym.plans import StudyPlan, default_store, difference, seed_plan
@@ -154,6 +154,8 @@ class Sweep:
         if unknown:
             raise ConfigError(f"games.{unknown[0]}: this game is not part of the run")
         explorer = find_agent("reference") if self.oracle == "explorer" else None
+        if explorer is not None:
+            check_knows(explorer, games)
         seeds = seed_plan(self.seed, self.salt, self.schedule, sealed=self.seal is not None)
         options = {game.name: playable(game, self.options.get(game.name, {})) for game in games}
         plans = [

@@ -16,7 +16,7 @@ from s3gym.training import Training
 def check_parts(
     games: Sequence[GameSpec], agents: Sequence[AgentPart], memories: Sequence[MemoryPart]
 ) -> None:
-    """Check that no two parts share a name, and that every memory finds its agent.
+    """Check that no two parts share a name, and that agents fit to games and memories.
 
     Raises:
         ConfigError: They do not fit.
@@ -24,7 +24,23 @@ def check_parts(
     _must_differ("game", [game.name for game in games])
     _must_differ("agent", [agent.name for agent in agents])
     _must_differ("memory", [memory.name for memory in memories])
+    for agent in agents:
+        check_knows(agent, games)
     _own_needs_forkable(agents, memories)
+
+
+def check_knows(agent: AgentPart, games: Iterable[GameSpec]) -> None:
+    """Check that an agent can play all of some games.
+
+    Raises:
+        ConfigError: It says that it cannot.
+    """
+    for game in games:
+        if agent.knows is not None and game.name not in agent.knows:
+            raise ConfigError(
+                f"agent {agent.name!r} does not know the game {game.name!r}, only: "
+                f"{', '.join(sorted(agent.knows))}"
+            )
 
 
 def check_numbers(schedule: Schedule, repeats: int, seed: int | None, at_most: int) -> None:

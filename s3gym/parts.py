@@ -1,7 +1,7 @@
 """What a study is put together from, in one form whatever the user passed."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -109,6 +109,7 @@ class AgentPart:
         outside: It is another program, which plays over MCP.
         with_chat: Makes the same agent play with another chat model; what a training study needs.
         teaching: How training examples are made of its turns.
+        knows: Names of the games that it can play; ``None`` where that is every game.
     """
 
     name: str
@@ -125,6 +126,7 @@ class AgentPart:
     outside: bool = False
     with_chat: Callable[[ChatModel], Agent] | None = None
     teaching: Teaching | None = None
+    knows: frozenset[str] | None = None
     claims: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def claim(self, study: str) -> None:
@@ -229,7 +231,19 @@ def agent_part(agent: object, name: str | None = None, origin: str = "") -> Agen
         stateless=bool(getattr(agent, "stateless", False)),
         serial=bool(getattr(agent, "serial", False)),
         origin=origin,
+        knows=_known_games(agent, label),
     )
+
+
+def _known_games(agent: object, label: str) -> frozenset[str] | None:
+    names = getattr(agent, "knows", None)
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise ConfigError(
+            f"agent {label!r}: expected a set of names of games as knows, got {shorten(names)}"
+        )
+    return frozenset(names)
 
 
 def owns_memory(agent: object) -> bool:
@@ -249,6 +263,7 @@ def _instance_part(agent: object, label: str, origin: str) -> AgentPart:
             forkable=cast(Forkable, agent),
             isolated=isolated,
             origin=origin,
+            knows=_known_games(agent, label),
         )
     learns = hasattr(agent, "learn")  # and cannot be forked: every episode is played by itself
     return AgentPart(
@@ -260,6 +275,7 @@ def _instance_part(agent: object, label: str, origin: str) -> AgentPart:
         learn=instance.learn if learns else None,
         isolated=isolated and not learns,
         origin=origin,
+        knows=_known_games(agent, label),
     )
 
 

@@ -27,6 +27,7 @@ class ReferenceAgent:
     """Plays each game's reference policy from the observation text."""
 
     stateless = True
+    knows = frozenset(REFERENCE_PLAYERS)
 
     async def act(self, turn: Turn) -> Answer:
         """Return the reference player's move."""

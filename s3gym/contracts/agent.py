@@ -14,7 +14,8 @@ class Agent(Protocol):
 
     Optional attributes: ``serial = True`` (one episode at a time, for a person at a terminal),
     ``stateless = True`` (every decision depends on its turn alone, so a resumed episode goes on
-    at the first unrecorded step) and ``async aclose()``.
+    at the first unrecorded step), ``knows`` (names of the games that it can play, where it cannot
+    play every game) and ``async aclose()``.
     """
 
     @abstractmethod

@@ -18,6 +18,7 @@ from anyio.lowlevel import current_token
 from pydantic import ValidationError
 
 from s3gym.errors import ConfigError, ModelError, retryable_status
+from s3gym.text import shorten
 
 T = TypeVar("T")
 LONGEST_MESSAGE = 500
@@ -206,13 +207,13 @@ class Connection:
         )
 
 
-def checked_name(variable: str) -> str:
+def checked_name(variable: object) -> str:
     """Return the name of an environment variable.
 
     Raises:
         ConfigError: It is none; it may be a key that was given in its place, so it is not shown.
     """
-    if not VARIABLE.fullmatch(variable):
+    if not isinstance(variable, str) or not VARIABLE.fullmatch(variable):
         raise ConfigError(
             "expected the name of an environment variable that holds the key, for example "
             "OPENAI_API_KEY, and got something else (not shown: it may be the key itself)"
@@ -220,12 +221,13 @@ def checked_name(variable: str) -> str:
     return variable
 
 
-def checked_url(url: str) -> str:
+def checked_url(url: object) -> str:
     """Return an address that may be shown and stored.
 
     Raises:
         ConfigError: It is no http address, or holds a password or a query.
     """
+    url = str(url)  # a study file may hold anything
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
@@ -280,6 +282,13 @@ def visible(text: str) -> str:
         return text
     _, closed, answer = head.rpartition("</think>")
     return answer.lstrip() if closed else ""
+
+
+def checked_table(what: str, given: object) -> dict[str, Any]:
+    """Return a table of a study file; raises ``ConfigError`` where it is none."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"{what}: expected a table, got {shorten(given)}")
+    return dict(given or {})
 
 
 def shown_arguments(arguments: Mapping[str, Any]) -> str:

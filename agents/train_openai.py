@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from s3gym.agents.connection import Connection, shown_arguments
+from s3gym.agents.connection import Connection, checked_table, shown_arguments
 from s3gym.agents.openai_chat import OPENAI_URL, SEED_RANGE, OpenAIChat
 from s3gym.agents.openai_jobs import (
     Answer,
@@ -116,13 +116,14 @@ class OpenAIFineTune:
             "batch_size": batch_size,
         }
         self._wanted = {key: value for key, value in wanted.items() if value is not None}
-        for key, value in (*self._wanted.items(), ("poll_seconds", poll_seconds), ("hours", hours)):
+        times = {"poll_seconds": poll_seconds, "hours": hours, "timeout": timeout}
+        for key, value in (self._wanted | times).items():
             if not (isinstance(value, (int, float)) and value > 0):
                 raise ConfigError(f"trainer openai: expected {key} above 0, got {value!r}")
-        self._arguments = dict(arguments or {})
+        self._arguments = checked_table("trainer openai: arguments", arguments)
         self._poll, self._longest = poll_seconds, hours * HOUR
         self._chat: dict[str, Any] = {"base_url": base_url, "api_key_env": api_key_env}
-        self._chat |= dict(chat or {})
+        self._chat |= checked_table("trainer openai: chat", chat)
         self.name = f"openai{shown_arguments(self._wanted | self._arguments)}"
         self._connection = Connection(
             "openai",

@@ -24,6 +24,7 @@ import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from s3gym.agents._outside import stopped
+from s3gym.agents.connection import checked_table
 from s3gym.agents.hf_chat import HFChat
 from s3gym.agents.hf_device import checked_device, computing_threads, one_gpu
 from s3gym.agents.hf_weights import (
@@ -131,7 +132,8 @@ class TRLTrainer:
             raise ConfigError(f"trainer trl: {_fault(error)}") from None
         self._base, self._hub = str(base).removeprefix(PREFIX), hub
         self._device, self._threads = checked_device(device), computing_threads(threads)
-        self._template, self._chat = _table("template", template), _checked_chat(chat)
+        self._template = checked_table("trainer trl: template", template)
+        self._chat = _checked_chat(chat)
         shown = "".join(f" {key}={value}" for key, value in sorted(self._template.items()))
         self.name = f"trl {self.settings.shown}{shown}"
         if not hub:
@@ -289,15 +291,9 @@ class TRLTrainer:
         return ServiceError(f"{self.name}: the update {how}: {said}{kept}")
 
 
-def _table(name: str, given: object) -> dict[str, Any]:
-    if given is not None and not isinstance(given, Mapping):
-        raise ConfigError(f"trainer trl: {name}: expected a table, got {given!r}")
-    return dict(given or {})
-
-
 def _checked_chat(given: object) -> dict[str, Any]:
     """Return arguments of ``HFChat``; a wrong one is found before anything is trained."""
-    arguments = _table("chat", given)
+    arguments = checked_table("trainer trl: chat", given)
     try:
         signature(HFChat).bind("", model=None, label=None, **arguments)
     except TypeError as error:

@@ -300,12 +300,25 @@ async def test_a_missing_key_is_found_before_anything_is_sent(
         await OpenAIFineTune("openai:gpt-small").base()
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"hours": "x"}, "expected hours above 0, got 'x'"),
+        ({"timeout": "x"}, "expected timeout above 0, got 'x'"),
+        ({"base_url": 5}, "expected a base URL such as"),
+        ({"api_key_env": 5}, "expected the name of an environment variable"),
+        ({"arguments": 5}, "arguments: expected a table, got 5"),
+        ({"chat": "x"}, "chat: expected a table, got 'x'"),
+    ],
+)
+def test_a_study_file_may_hold_any_value(given: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        OpenAIFineTune("m", **given)
+
+
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="expected n_epochs above 0, got 0"):
         OpenAIFineTune("m", epochs=0)
-    hours: Any = "x"  # a study file may hold anything
-    with pytest.raises(ConfigError, match="expected hours above 0, got 'x'"):
-        OpenAIFineTune("m", hours=hours)
     with pytest.raises(ConfigError, match=r"chat: .*'heat'"):
         OpenAIFineTune("m", chat={"heat": 1})
     with pytest.raises(ConfigError, match="expected the id of a model, got 'openai:'"):

@@ -116,7 +116,7 @@ def _text(label: str, what: str, text: object, limit: int) -> str:
     length = str.__len__(text)
     if length > limit:
         raise PluginError(
-            f"{label} returned a {what} of {length} characters: expected at most {limit}"
+            f"{label} returned {length} characters as {what}: expected at most {limit}"
         )
     return storable(text)
 

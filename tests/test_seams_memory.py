@@ -36,7 +36,7 @@ async def test_a_memory_that_recalls_nonsense_fails_its_study(tmp_path: Path) ->
         (Recollection(text="x", tokens=-1), "recalled -1 as tokens"),
         (Recollection(text="x", dropped=None), "recalled None as dropped"),  # type: ignore[arg-type]
         (Recollection(text="x", steps=(1,)), "as steps: expected Step"),  # type: ignore[arg-type]
-        (Recollection(text="x" * 20_000_001), "returned a recollection of 20000001 characters"),
+        (Recollection(text="x" * 20_000_001), "returned 20000001 characters as recollection"),
     ],
 )
 async def test_a_memory_that_recalls_odd_values_fails_its_study(

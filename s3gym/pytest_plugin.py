@@ -82,7 +82,8 @@ class Studies:
         Args:
             game: Name or ``GameSpec``.
             agent: Name, class, factory, instance, function or app.
-            memory: Name, class or factory; ``own`` for the agent's.
+            memory: Name, class or factory; ``own`` for the agent's, ``none`` for the control
+                arm alone.
             schedule: Default ``Schedule.quick()``.
             repeats: Pairs of studies; what is asserted rests on their number.
             seed: Root seed; the same one gives the same episodes.
@@ -92,7 +93,7 @@ class Studies:
         return Sweep(
             games=(game,),
             agents=(agent,),
-            memories=(CONTROL, memory),
+            memories=(CONTROL,) if memory == CONTROL else (CONTROL, memory),
             schedule=schedule or Schedule.quick(),
             repeats=repeats,
             seed=seed,

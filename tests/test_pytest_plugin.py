@@ -115,3 +115,10 @@ def test_stores_lie_in_the_folder_of_the_test(s3gym_study: Studies, tmp_path: Pa
     sweep = s3gym_study.sweep(game=DOORS, agent=indifferent, memory="history")
     assert sweep.store == tmp_path / "study-1.db"
     assert [plan.repeat for plan in sweep.plans()] == [*range(6)] * 2
+
+
+def test_the_control_arm_can_be_run_alone(s3gym_study: Studies) -> None:
+    result = s3gym_study(game=DOORS, agent=indifferent, memory="none", schedule=FAST, repeats=2)
+    assert [study.partition("/none/")[2] for study in result.studies] == ["r0", "r1"]
+    with pytest.raises(AssertionError, match="no memory beside 'none' to judge"):
+        assert_improves(result)

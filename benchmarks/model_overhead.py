@@ -9,6 +9,7 @@ The server runs in a process of its own and answers at once.
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -173,7 +174,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     command = [sys.executable, str(SERVER)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    # Its neighbours are named, because a safe path leaves a script's own folder out.
+    environment = os.environ | {"PYTHONPATH": str(SERVER.parent)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
         try:
             assert server.stdout is not None
             url = f"{server.stdout.readline().strip()}/v1"

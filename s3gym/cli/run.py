@@ -288,7 +288,7 @@ def _finish(
                 if before_agents is not None:
                     start = before_agents.around(sweep, start)
                 result: Result = anyio.run(stopping.run, start)
-        except BaseException as error:
+        except BaseException as error:  # all but a stop that was asked for is raised again
             if stopping.broken or _is_interrupt(error):
                 say_error(
                     f"interrupted; all but the calls under way is kept: s3gym resume {sweep.store}"

@@ -155,24 +155,16 @@ def _judging(report: Report) -> PaperTable:
 
 
 def _coupling(report: Report) -> PaperTable:
+    names = ("rho_agreement_gain", "rho_calibration_gain", "gap_agreement", "gap_calibration")
     own = [
         PaperLine(
             row.game or EVERY,
             f"{row.coupling.n_blocks} blocks",
-            tuple(
-                words.number(value, signed=True)
-                for value in (
-                    row.coupling.rho_agreement_gain,
-                    row.coupling.rho_calibration_gain,
-                    row.coupling.gap_agreement,
-                    row.coupling.gap_calibration,
-                )
-            ),
+            tuple(words.number(getattr(row.coupling, name), signed=True) for name in names),
             published=False,
         )
         for row in report.coupling
     ]
-    names = ("rho_agreement_gain", "rho_calibration_gain", "gap_agreement", "gap_calibration")
     published = {
         game: tuple(words.number(row[name], signed=True) for name in names)
         for game, row in paper_tables()["table6_coupling"].items()
